@@ -1,0 +1,307 @@
+"""AST and catalog to a bound query: every name resolved, every rule of the language checked.
+
+Binding is what turns a text that parses into one that means something: columns become the streams'
+own names, `*` is spelled out, aliases and ordinals in GROUP BY and HAVING are replaced by what they
+stand for. Types of expressions are Spark's business; the runtime asks Spark once per composition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.errors import QueryError
+from penstock.language.ast import (
+    Aggregate,
+    Column,
+    Expr,
+    Literal,
+    Select,
+    SelectItem,
+    Star,
+    StreamRef,
+    Window,
+)
+from penstock.language.render import default_name
+from penstock.plan.catalog import TIME_TYPES, Catalog, Stream, did_you_mean
+from penstock.plan.specs import WindowSpec
+from penstock.plan.tree import children, rebuild, walk
+
+WINDOW_COLUMNS = ("window_start", "window_end")
+INSTANT_US = 1_000  # [NOW] is one tick of the engine's clock, a millisecond
+
+
+@dataclass(frozen=True, slots=True)
+class BoundItem:
+    name: str
+    expr: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class BoundStream:
+    """A stream as one query reads it."""
+
+    stream: Stream
+    alias: str
+    window: WindowSpec | None
+    event_time: str | None
+    drop_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BoundQuery:
+    """A selection (no aggregates), a window query (aggregates) or a join (several inputs)."""
+
+    inputs: tuple[BoundStream, ...]
+    items: tuple[BoundItem, ...]
+    where: Expr | None
+    keys: tuple[Expr, ...]
+    having: Expr | None
+    aggregated: bool
+    notes: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> BoundStream:
+        return self.inputs[0]
+
+
+def bind(select: Select, catalog: Catalog) -> BoundQuery:
+    """Resolve a SELECT against the catalog, or raise a QueryError that names the place."""
+    streams = tuple(catalog.require(ref.name, ref.span) for ref in select.streams)
+    scope = _Scope(tuple(zip(select.streams, streams, strict=True)))
+    items = tuple(i for item in select.items for i in _bind_item(item, scope))
+    where = None if select.where is None else scope.bind(select.where)
+    if where is not None:
+        _refuse_aggregates(where, "WHERE", "use HAVING for conditions on aggregates")
+    keys = tuple(_bind_key(key, items, scope) for key in select.group_by)
+    having = None if select.having is None else _bind_having(select.having, items, scope)
+    aggregated = bool(keys) or any(_has_aggregate(i.expr) for i in items) or having is not None
+    inputs = tuple(
+        _bind_stream(ref, stream, aggregated, scope)
+        for ref, stream in zip(select.streams, streams, strict=True)
+    )
+    if aggregated:
+        items = tuple(i for i in items if not _names_window(i))
+        _check_grouping(items, keys, having)
+    elif (column := _window_column(items, where)) is not None:
+        hint = "only windowed aggregates have window_start and window_end"
+        raise QueryError(f"column {column.name} not found", hint, column.span)
+    _check_names(items)
+    return BoundQuery(inputs, items, where, keys, having, aggregated, _notes(select, aggregated))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """The columns in sight; with one stream names lose their qualifier, with several they gain it."""
+
+    streams: tuple[tuple[StreamRef, Stream], ...]
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for ref, _ in self.streams:
+            alias = (ref.alias or ref.name).lower()
+            if alias in seen:
+                hint = f"write {ref.name} A, {ref.name} B and use A.column, B.column"
+                raise QueryError(f"{ref.alias or ref.name} is used twice", hint, ref.span)
+            seen.add(alias)
+
+    def candidates(self, column: Column) -> list[tuple[StreamRef, str]]:
+        found = []
+        for ref, stream in self.streams:
+            if column.qualifier is not None and column.qualifier.lower() not in (
+                (ref.alias or ref.name).lower(),
+                ref.name.lower() if ref.alias is None else "",
+            ):
+                continue
+            if (field := stream.schema.field(column.name)) is not None:
+                found.append((ref, field.name))
+        return found
+
+    def resolve(self, column: Column) -> Column:
+        found = self.candidates(column)
+        if len(found) == 1:
+            ref, name = found[0]
+            qualifier = (ref.alias or ref.name) if len(self.streams) > 1 else None
+            return Column(name, qualifier, column.span)
+        if found:
+            options = " or ".join(f"{ref.alias or ref.name}.{name}" for ref, name in found)
+            raise QueryError(f"column {column.name} is ambiguous", f"write {options}", column.span)
+        if self._is_window_column(column):
+            return Column(column.name.lower(), None, column.span)
+        aliases = {(ref.alias or ref.name).lower() for ref, _ in self.streams}
+        if column.qualifier is not None and column.qualifier.lower() not in aliases:
+            names = [ref.alias or ref.name for ref, _ in self.streams]
+            hint = did_you_mean(column.qualifier, names, "streams of this query")
+            raise QueryError(f"{column.qualifier} is not a stream of this query", hint, column.span)
+        names = sorted({n for _, stream in self.streams for n in stream.schema.names})
+        where = " or ".join(stream.name for _, stream in self.streams)
+        hint = did_you_mean(column.name, names, "columns")
+        raise QueryError(f"column {column.name} not found in {where}", hint, column.span)
+
+    def _is_window_column(self, column: Column) -> bool:
+        """`window_start`, `window_end`: columns of every window result, unless the stream has such."""
+        return (
+            len(self.streams) == 1
+            and column.qualifier is None
+            and column.name.lower() in WINDOW_COLUMNS
+        )
+
+    def bind(self, expr: Expr) -> Expr:
+        return rebuild(expr, lambda e: self.resolve(e) if isinstance(e, Column) else None)
+
+
+def _bind_item(item: SelectItem | Star, scope: _Scope) -> list[BoundItem]:
+    if isinstance(item, SelectItem):
+        return [BoundItem(item.name or default_name(item.expr), scope.bind(item.expr))]
+    found = []
+    for ref, stream in scope.streams:
+        alias = ref.alias or ref.name
+        if item.qualifier is not None and item.qualifier.lower() != alias.lower():
+            continue
+        qualifier = alias if len(scope.streams) > 1 else None
+        found += [BoundItem(n, Column(n, qualifier, item.span)) for n in stream.schema.names]
+    if not found:
+        raise QueryError(f"{item.qualifier} is not a stream of this query", None, item.span)
+    return found
+
+
+def _bind_key(key: Expr, items: tuple[BoundItem, ...], scope: _Scope) -> Expr:
+    """A GROUP BY expression; as in Spark it may be an ordinal or an alias of the select list."""
+    if isinstance(key, Literal) and isinstance(key.value, int) and not isinstance(key.value, bool):
+        if not 1 <= key.value <= len(items):
+            hint = f"the select list has {len(items)} columns"
+            raise QueryError(f"GROUP BY {key.value} is not in the select list", hint, key.span)
+        expr = items[key.value - 1].expr
+    elif isinstance(key, Column) and key.qualifier is None and not scope.candidates(key):
+        expr = _alias(key, items) or scope.bind(key)
+    else:
+        expr = scope.bind(key)
+    _refuse_aggregates(expr, "GROUP BY", "group by columns or by expressions over columns")
+    return expr
+
+
+def _bind_having(having: Expr, items: tuple[BoundItem, ...], scope: _Scope) -> Expr:
+    def change(expr: Expr) -> Expr | None:
+        if not isinstance(expr, Column):
+            return None
+        if expr.qualifier is None and not scope.candidates(expr):
+            return _alias(expr, items) or scope.resolve(expr)
+        return scope.resolve(expr)
+
+    return rebuild(having, change)
+
+
+def _alias(column: Column, items: tuple[BoundItem, ...]) -> Expr | None:
+    return next((i.expr for i in items if i.name.lower() == column.name.lower()), None)
+
+
+def _bind_stream(ref: StreamRef, stream: Stream, aggregated: bool, scope: _Scope) -> BoundStream:
+    window = ref.window
+    event_time = stream.event_time
+    if window is not None and window.wattr is not None:
+        resolved = scope.resolve(window.wattr)
+        found = stream.schema.field(resolved.name)
+        if found is None or found.type not in TIME_TYPES:
+            kind = "not a column of this stream" if found is None else f"of type {found.type}"
+            raise QueryError(
+                f"WATTR {window.wattr.name} is {kind}",
+                "the windowing attribute is a TIMESTAMP column",
+                window.wattr.span,
+            )
+        event_time = found.name
+    spec = _window_spec(window)
+    if aggregated and len(scope.streams) == 1:
+        if spec is None:
+            what = "an aggregate over an unbounded window is never final"
+            raise QueryError(
+                what if window else "an aggregate over a stream needs a window",
+                f"write {ref.name} [RANGE 1 MINUTE] or [RANGE 5 MINUTES SLIDE 1 MINUTE]",
+                window.span if window else ref.span,
+            )
+        if event_time is None:
+            raise QueryError(
+                f"stream {stream.name} has no event time to cut windows by",
+                "give it one: WITH (…, event_time = 'column'), or write WATTR column in the window",
+                ref.span,
+            )
+    ratio = None if window is None else window.drop_ratio
+    return BoundStream(stream, ref.alias or ref.name, spec, event_time, ratio)
+
+
+def _window_spec(window: Window | None) -> WindowSpec | None:
+    if window is None or window.kind == "unbounded":
+        return None
+    if window.kind == "now":
+        return WindowSpec(INSTANT_US, INSTANT_US)
+    if window.range_us is None:
+        return None
+    return WindowSpec(window.range_us, window.slide_us or window.range_us)
+
+
+def _names_window(item: BoundItem) -> bool:
+    """Selecting window_start or window_end adds nothing: every window result starts with them."""
+    return isinstance(item.expr, Column) and item.expr.name == item.name.lower() in WINDOW_COLUMNS
+
+
+def _window_column(items: tuple[BoundItem, ...], where: Expr | None) -> Column | None:
+    exprs = (*(i.expr for i in items), *(() if where is None else (where,)))
+    nodes = (node for expr in exprs for node in walk(expr))
+    return next((n for n in nodes if isinstance(n, Column) and n.name in WINDOW_COLUMNS), None)
+
+
+def _has_aggregate(expr: Expr) -> bool:
+    return any(isinstance(e, Aggregate) for e in walk(expr))
+
+
+def _refuse_aggregates(expr: Expr, clause: str, hint: str) -> None:
+    for node in walk(expr):
+        if isinstance(node, Aggregate):
+            raise QueryError(f"{node.name}() cannot be used in {clause}", hint, node.span)
+
+
+def _check_names(items: tuple[BoundItem, ...]) -> None:
+    if not items:
+        raise QueryError("the query selects nothing", "name at least one column or aggregate")
+    seen: set[str] = set()
+    for item in items:
+        if item.name.lower() in seen:
+            hint = f"give one of them another name: … AS {item.name}_2"
+            raise QueryError(f"two columns are named {item.name}", hint, item.expr.span)
+        seen.add(item.name.lower())
+
+
+def _check_grouping(
+    items: tuple[BoundItem, ...], keys: tuple[Expr, ...], having: Expr | None
+) -> None:
+    """Plain columns outside aggregates must be grouping keys; what is nested, Spark judges."""
+    for item in items:
+        if item.name.lower() in WINDOW_COLUMNS:
+            hint = "window results start with them already; choose another alias"
+            raise QueryError(f"the name {item.name} is taken", hint, item.expr.span)
+    for expr in (*(i.expr for i in items), *(() if having is None else (having,))):
+        if (column := _ungrouped(expr, keys)) is not None:
+            raise QueryError(
+                f"column {column.name} is neither grouped nor aggregated",
+                f"add it to GROUP BY, or aggregate it: max({column.name})",
+                column.span,
+            )
+
+
+def _ungrouped(expr: Expr, keys: tuple[Expr, ...]) -> Column | None:
+    if expr in keys or isinstance(expr, Aggregate):
+        return None
+    if isinstance(expr, Column):
+        if expr.name in WINDOW_COLUMNS:
+            return None
+        within = any(expr in walk(key) for key in keys)  # e.g. hour(ts) + 1 with GROUP BY hour(ts)
+        return None if within else expr
+    return next((c for e in children(expr) if (c := _ungrouped(e, keys)) is not None), None)
+
+
+def _notes(select: Select, aggregated: bool) -> tuple[str, ...]:
+    notes = []
+    for ref in select.streams:
+        if not aggregated and len(select.streams) == 1 and ref.window is not None:
+            notes.append("a selection keeps no window: its window clause has no effect")
+        if len(select.streams) > 1 and _window_spec(ref.window) is None:
+            notes.append(f"{ref.name} has no RANGE: its join state grows without bound")
+    return tuple(notes)

@@ -1,0 +1,99 @@
+"""Streams by name, as far as planning needs them: columns, event time, options."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from penstock.errors import PenstockError, QueryError, Span
+from penstock.schema import Field, Schema
+
+OptionValue = str | int | float | bool
+
+# Streams that every stream brings along: late tuples and records that could not be read.
+COMPANIONS = ("late", "bad")
+TIME_TYPES = ("timestamp", "timestamp_ntz")
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A named, typed stream; `source` says where tuples come from (`dataframe`: handed over)."""
+
+    name: str
+    schema: Schema
+    source: str
+    event_time: str | None = None
+    arrival_time: str | None = None
+    options: tuple[tuple[str, OptionValue], ...] = ()  # of the source
+    estimator: str | None = None  # how its disorder is judged; None: max, exact in bounded runs
+    slack_us: int | None = None  # of estimator fixed
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """An immutable set of streams; look-up ignores case."""
+
+    streams: Mapping[str, Stream]
+
+    @classmethod
+    def of(cls, streams: Iterable[Stream]) -> Catalog:
+        return cls({s.name.lower(): s for s in streams})
+
+    def get(self, name: str) -> Stream | None:
+        if (stream := self.streams.get(name.lower())) is not None:
+            return stream
+        base, _, kind = name.rpartition(".")
+        if kind.lower() in COMPANIONS and (owner := self.streams.get(base.lower())):
+            return companion(owner, kind.lower())
+        return None
+
+    def require(self, name: str, span: Span | None = None) -> Stream:
+        """The stream, or an error that suggests what may have been meant."""
+        if (stream := self.get(name)) is not None:
+            return stream
+        known = [s.name for s in self.streams.values()]
+        raise QueryError(f"stream {name} not found", did_you_mean(name, known, "streams"), span)
+
+
+def companion(owner: Stream, kind: str) -> Stream:
+    """The stream `<owner>.late` or `<owner>.bad`."""
+    if kind == "late":
+        extra = (
+            Field("_lateness_ms", "bigint"),
+            Field("_query", "string"),
+            Field("_punctuation", "timestamp"),
+        )
+        schema = Schema((*owner.schema.fields, *extra))
+        return Stream(f"{owner.name}.late", schema, "companion", owner.event_time)
+    fields = (
+        Field("file", "string"),
+        Field("position", "bigint"),
+        Field("record", "string"),
+        Field("reason", "string"),
+    )
+    return Stream(f"{owner.name}.bad", Schema(fields), "companion")
+
+
+def check_stream(stream: Stream) -> None:
+    """Refuse a definition whose time columns do not exist or are not timestamps."""
+    for role, column in (("event_time", stream.event_time), ("arrival_time", stream.arrival_time)):
+        if column is None:
+            continue
+        found = stream.schema.field(column)
+        if found is None:
+            hint = did_you_mean(column, stream.schema.names, "columns")
+            raise PenstockError(f"{role} column {column} is not a column of {stream.name}", hint)
+        if found.type not in TIME_TYPES:
+            raise PenstockError(
+                f"{role} column {column} is of type {found.type}", "declare it TIMESTAMP"
+            )
+
+
+def did_you_mean(name: str, known: Iterable[str], what: str) -> str:
+    """A suggestion, or the list of what there is."""
+    names = sorted(known)
+    folded = {n.lower(): n for n in names}
+    if close := difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6):
+        return f"did you mean {folded[close[0]]}?"
+    return f"known {what}: {', '.join(names)}" if names else f"there are no {what} yet"

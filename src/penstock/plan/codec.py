@@ -1,0 +1,69 @@
+"""Specs to JSON text and back: what the registry stores and what workers are told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from penstock.plan.catalog import Stream
+from penstock.plan.specs import (
+    Attribute,
+    Composition,
+    Interval,
+    Output,
+    Partial,
+    SlotSpec,
+    Term,
+    ValueSet,
+    WindowSpec,
+)
+from penstock.schema import Field, Schema
+
+
+def dumps(value: Any) -> str:
+    """Canonical text: equal values give equal text, so it serves as a key too."""
+    return json.dumps(asdict(value), sort_keys=True, separators=(",", ":"))
+
+
+def slot_from(text: str) -> SlotSpec:
+    raw = json.loads(text)
+    window = raw["window"]
+    return SlotSpec(
+        slot=raw["slot"],
+        terms=tuple(_term(t) for t in raw["terms"]),
+        window=None if window is None else WindowSpec(**window),
+        from_us=raw["from_us"],
+    )
+
+
+def _term(raw: Any) -> Term:
+    return Term(tuple((name, _value_set(values)) for name, values in raw["sets"]))
+
+
+def _value_set(raw: Any) -> ValueSet:
+    return ValueSet(tuple(Interval(**i) for i in raw["intervals"]), raw["null"])
+
+
+def composition_from(text: str) -> Composition:
+    raw = json.loads(text)
+    return Composition(
+        **{
+            **raw,
+            "derived": tuple(Attribute(**a) for a in raw["derived"]),
+            "shipped": tuple(raw["shipped"]),
+            "outputs": tuple(Output(**o) for o in raw["outputs"]),
+            "keys": tuple(raw["keys"]),
+            "key_types": tuple(raw["key_types"]),
+            "partials": tuple(Partial(**p) for p in raw["partials"]),
+            "partial_types": tuple(raw["partial_types"]),
+            "aggregates": tuple(Output(**a) for a in raw["aggregates"]),
+        }
+    )
+
+
+def stream_from(text: str) -> Stream:
+    raw = json.loads(text)
+    fields = tuple(Field(**f) for f in raw["schema"]["fields"])
+    options = tuple((key, value) for key, value in raw["options"])
+    return Stream(**{**raw, "schema": Schema(fields), "options": options})

@@ -1,0 +1,253 @@
+"""A bound query to a composition and a slot: what is plan and what is data.
+
+Everything that shapes the Spark plan goes into the composition; the predicate's constants and the
+window go into the slot. Windows are pre-aggregated in the Arrow stage where every aggregate allows
+it; the rest is shipped row by row and aggregated natively.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.errors import QueryError
+from penstock.language.ast import Aggregate, Column, Expr, Literal
+from penstock.language.render import render
+from penstock.plan.aggregates import Merge, merge_of, native_call
+from penstock.plan.bind import WINDOW_COLUMNS, BoundQuery
+from penstock.plan.failing import cannot_fail
+from penstock.plan.predicates import Predicate, analyse
+from penstock.plan.specs import Attribute, Composition, Output, Partial, Term, WindowSpec
+from penstock.plan.tree import rebuild, walk
+from penstock.schema import arrow_type
+
+# Spark's type of an SQL expression over the stream's columns; raises QueryError if it has none.
+TypeOf = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """Where a query runs (composition) and what makes it itself there (terms, window)."""
+
+    composition: Composition
+    terms: tuple[Term, ...]
+    window: WindowSpec | None
+
+
+def compose(query: BoundQuery, type_of: TypeOf) -> Composed:
+    """Split a bound query into composition and slot data."""
+    if len(query.inputs) > 1:
+        raise QueryError(
+            "joins are understood but not executed yet",
+            "query one stream at a time for now",
+        )
+    types = {f.name: f.type for f in query.source.stream.schema.fields}
+    deriver = _Deriver(types, type_of)
+    predicate = analyse(query.where, types, deriver.derive)
+    if not query.aggregated:
+        return Composed(_selection(query, predicate, types), predicate.terms, None)
+    plan = _preaggregated(query, deriver, types) or _raw(query)
+    composition = Composition(
+        kind="window",
+        stream=query.source.stream.name,
+        derived=_derived(predicate, plan.derived, types),
+        shipped=plan.shipped,
+        outputs=plan.outputs,
+        event_time=query.source.event_time,
+        keys=plan.keys,
+        key_types=plan.key_types,
+        partials=plan.partials,
+        partial_types=plan.partial_types,
+        aggregates=plan.aggregates,
+        having=plan.having,
+        preaggregated=bool(plan.partials),
+        drop_ratio=query.source.drop_ratio,
+    )
+    return Composed(composition, predicate.terms, query.source.window)
+
+
+@dataclass(frozen=True, slots=True)
+class _Deriver:
+    """Names expressions as derived attributes: the same expression, the same name."""
+
+    types: dict[str, str]
+    type_of: TypeOf
+
+    def derive(self, expr: Expr) -> Attribute | None:
+        if any(isinstance(e, Aggregate) for e in walk(expr)):
+            return None
+        sql = render(expr)
+        name = f"__d_{hashlib.sha256(sql.encode()).hexdigest()[:12]}"
+        try:
+            return Attribute(name, self.type_of(sql), sql)
+        except QueryError as error:
+            if error.span is None:
+                error.span = expr.span
+            raise
+
+    def attribute(self, expr: Expr) -> Attribute | None:
+        """A key or argument as a column of the stage's input, if it may be computed for every row."""
+        if isinstance(expr, Column):
+            return Attribute(expr.name, self.types[expr.name], "")
+        return self.derive(expr) if cannot_fail(expr, self._type) else None
+
+    def _type(self, expr: Expr) -> str | None:
+        if isinstance(expr, Column):
+            return self.types.get(expr.name)
+        attribute = self.derive(expr)
+        return None if attribute is None else attribute.type
+
+
+def _derived(
+    predicate: Predicate, more: tuple[Attribute, ...], types: dict[str, str]
+) -> tuple[Attribute, ...]:
+    found = {a.name: a for a in (*predicate.derived, *more) if a.name not in types}
+    return tuple(found[name] for name in sorted(found))
+
+
+def _selection(query: BoundQuery, predicate: Predicate, types: dict[str, str]) -> Composition:
+    used = {c.name for i in query.items for c in walk(i.expr) if isinstance(c, Column)}
+    shipped = tuple(n for n in types if n in used) or tuple(types)[:1]
+    return Composition(
+        kind="select",
+        stream=query.source.stream.name,
+        derived=_derived(predicate, (), types),
+        shipped=shipped,
+        outputs=tuple(Output(i.name, render(i.expr)) for i in query.items),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _WindowPlan:
+    shipped: tuple[str, ...] = ()
+    derived: tuple[Attribute, ...] = ()
+    keys: tuple[str, ...] = ()
+    key_types: tuple[str, ...] = ()
+    partials: tuple[Partial, ...] = ()
+    partial_types: tuple[str, ...] = ()
+    aggregates: tuple[Output, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    having: str | None = None
+
+
+def _preaggregated(
+    query: BoundQuery, deriver: _Deriver, types: dict[str, str]
+) -> _WindowPlan | None:
+    """The plan with partial aggregates, or None if some aggregate or key cannot be had that way."""
+    keys = [deriver.attribute(k) for k in query.keys]
+    if any(k is None or not _is_groupable(k.type) for k in keys):
+        return None
+    calls: list[Aggregate] = []
+    for expr in _expressions(query):
+        calls += [e for e in walk(expr) if isinstance(e, Aggregate) and e not in calls]
+    partials: dict[Partial, str] = {}
+    arguments: list[Attribute] = []
+    aggregates = []
+    for number, call in enumerate(calls):
+        argument = _argument(call, deriver)
+        if argument == "unknown":
+            return None
+        attribute = argument if isinstance(argument, Attribute) else None
+        merge = merge_of(call.name, None if attribute is None else attribute.type)
+        if merge is None or call.distinct or call.where is not None:
+            return None
+        arguments += [] if attribute is None else [attribute]
+        names = _partial_names(merge, attribute, partials)
+        aggregates.append(Output(f"__a{number}", merge.sql.format(*names)))
+    outputs = []
+    for item in query.items:
+        text = _over_results(item.expr, query.keys, calls)
+        if text is None:
+            return None
+        outputs.append(Output(item.name, text))
+    having = None if query.having is None else _over_results(query.having, query.keys, calls)
+    if query.having is not None and having is None:
+        return None
+    if not partials:  # GROUP BY without aggregates: a count keeps the groups alive
+        partials[Partial("count_star", None, "__p0")] = "bigint"
+    known = [k for k in keys if k is not None]
+    return _WindowPlan(
+        derived=tuple(a for a in (*known, *arguments) if a.name not in types),
+        keys=tuple(k.name for k in known),
+        key_types=tuple(k.type for k in known),
+        partials=tuple(partials),
+        partial_types=tuple(partials.values()),
+        aggregates=tuple(aggregates),
+        outputs=tuple(outputs),
+        having=having,
+    )
+
+
+def _expressions(query: BoundQuery) -> list[Expr]:
+    return [*(i.expr for i in query.items), *(() if query.having is None else (query.having,))]
+
+
+def _argument(call: Aggregate, deriver: _Deriver) -> Attribute | None | str:
+    """The attribute an aggregate reads; None for COUNT(*); "unknown" if it cannot be one."""
+    match call.arguments:
+        case ():
+            return None
+        case (Literal(value),) if call.name == "count" and value is not None:
+            return None  # COUNT(1) is COUNT(*)
+        case (argument,):
+            return deriver.attribute(argument) or "unknown"
+        case _:
+            return "unknown"
+
+
+def _partial_names(
+    merge: Merge, attribute: Attribute | None, partials: dict[Partial, str]
+) -> list[str]:
+    """Names of the partial columns that a merge needs; equal partials are kept once."""
+    names = []
+    for kind, type_ in merge.partials:
+        argument = None if attribute is None else attribute.name
+        known = next((p for p in partials if (p.kind, p.argument) == (kind, argument)), None)
+        if known is None:
+            known = Partial(kind, argument, f"__p{len(partials)}")
+            partials[known] = type_
+        names.append(known.name)
+    return names
+
+
+def _is_groupable(type_: str) -> bool:
+    try:
+        return not type_.startswith("array") and arrow_type(type_) is not None
+    except KeyError:
+        return False
+
+
+def _over_results(expr: Expr, keys: tuple[Expr, ...], calls: list[Aggregate]) -> str | None:
+    """An output over the names of keys and aggregates; None if a column remains inside."""
+
+    def change(e: Expr) -> Expr | None:
+        if e in keys:
+            return Column(f"__k{keys.index(e)}")
+        if isinstance(e, Aggregate):
+            return Column(f"__a{calls.index(e)}")
+        return None
+
+    changed = rebuild(expr, change)
+    columns = {e.name for e in walk(changed) if isinstance(e, Column)}
+    foreign = {c for c in columns if not c.startswith("__") and c not in WINDOW_COLUMNS}
+    return None if foreign else render(changed)
+
+
+def _raw(query: BoundQuery) -> _WindowPlan:
+    """Ship the columns that keys, aggregates and outputs use; Spark does the rest."""
+    used: set[str] = set()
+    for expr in (*query.keys, *_expressions(query)):
+        used |= {e.name for e in walk(expr) if isinstance(e, Column)}
+    names = query.source.stream.schema.names
+    shipped = tuple(n for n in names if n in used) or names[:1]
+
+    def text(expr: Expr) -> str:
+        return render(expr, aggregate=native_call)
+
+    return _WindowPlan(
+        shipped=shipped,
+        keys=tuple(text(k) for k in query.keys),
+        outputs=tuple(Output(i.name, text(i.expr)) for i in query.items),
+        having=None if query.having is None else text(query.having),
+    )

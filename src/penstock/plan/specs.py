@@ -1,0 +1,121 @@
+"""The contract between plan and runtime: plain frozen data, all of it JSON.
+
+A ring is built from a `Composition` alone; a query of that composition is a `SlotSpec`, data that the
+ring's first stage looks up for every micro-batch. Nothing in a slot changes the Spark plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal as OneOf
+
+# A constant in the value domain of its attribute's type:
+#   integers, dates (days), timestamps (microseconds), decimals (unscaled, at the column's scale): int
+#   float and double: float; string: str; boolean: 0 or 1
+Constant = int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Values between two constants; None is unbounded. NaN sorts above every number, as in Spark."""
+
+    low: Constant | None
+    low_closed: bool
+    high: Constant | None
+    high_closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSet:
+    """Which values of an attribute satisfy: a sorted union of disjoint intervals, and NULL or not."""
+
+    intervals: tuple[Interval, ...]
+    null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A conjunction: every named attribute's value lies in its set. No attributes: always true."""
+
+    sets: tuple[tuple[str, ValueSet], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpec:
+    """Windows [end - range, end) whose ends are the multiples of slide since the epoch."""
+
+    range_us: int
+    slide_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSpec:
+    """One query's place in a ring: a tuple belongs to it if any term holds."""
+
+    slot: int
+    terms: tuple[Term, ...]
+    window: WindowSpec | None = None
+    from_us: int | None = None  # windows that start before this are not reported
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A derived column of the stage's input, computed natively by Spark."""
+
+    name: str
+    type: str
+    sql: str
+
+
+PartialKind = OneOf["count_star", "count", "sum", "min", "max", "moments"]
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """What the Arrow stage keeps per (slot, group, window): one or more columns named `name…`.
+
+    count_star, count: bigint. sum: bigint, double or decimal. min, max: the argument's type.
+    moments: struct<n: bigint, mean: double, m2: double>.
+    """
+
+    kind: PartialKind
+    argument: str | None  # attribute name
+    name: str  # column name in the stage's output
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    name: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """What a ring computes, without its queries' constants: equal compositions share a ring.
+
+    Which stream columns the predicates name is data of the slots, not part of the composition.
+    A SELECT ring ships columns and projects `outputs` over them. A WINDOW ring either pre-aggregates
+    (`partials`; `keys` are attribute names, seen as __k0…; `outputs` and `having` speak of __k and of
+    the `aggregates` __a0…), or ships rows once per window and leaves all the rest to Spark
+    (`keys`, `outputs` and `having` are SQL over the shipped columns).
+    """
+
+    kind: OneOf["select", "window"]
+    stream: str
+    derived: tuple[Attribute, ...]
+    shipped: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    event_time: str | None = None
+    keys: tuple[str, ...] = ()
+    key_types: tuple[str, ...] = ()
+    partials: tuple[Partial, ...] = ()
+    partial_types: tuple[str, ...] = ()
+    aggregates: tuple[Output, ...] = ()
+    having: str | None = None
+    preaggregated: bool = False
+    drop_ratio: float | None = None
+
+    @property
+    def derived_names(self) -> dict[str, str]:
+        """The SQL behind each derived attribute's name."""
+        return {a.name: a.sql for a in self.derived}

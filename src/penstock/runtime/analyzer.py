@@ -1,0 +1,82 @@
+"""Spark as the judge of expressions: types, and errors in words a user can act on.
+
+Each question is asked once: answers are kept by the text of the question, so a thousand queries of
+one composition cost one analysis.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import SparkSession
+
+from penstock.errors import QueryError
+from penstock.plan.catalog import Stream
+from penstock.plan.specs import Composition
+from penstock.runtime.compile import aggregated, stage_ddl
+from penstock.schema import Field, Schema
+
+
+class Analyzer:
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._types: dict[tuple[str, str], str] = {}
+        self._outputs: dict[tuple[str, Composition], Schema] = {}
+
+    def type_of(self, sql: str, schema: Schema) -> str:
+        """Spark's type of an expression over a stream's columns."""
+        key = (schema.ddl(), sql)
+        if key not in self._types:
+            try:
+                frame = self._spark.createDataFrame([], schema.ddl()).selectExpr(sql)
+            except PySparkException as error:
+                raise QueryError(*explain_analysis(error)) from None
+            self._types[key] = frame.schema.fields[0].dataType.simpleString()
+        return self._types[key]
+
+    def output_schema(self, composition: Composition, stream: Stream) -> Schema:
+        """Names and types of a composition's results; refuses what Spark refuses."""
+        key = (stream.schema.ddl(), composition)
+        if key not in self._outputs:
+            try:
+                self._outputs[key] = self._analyse(composition, stream)
+            except PySparkException as error:
+                raise QueryError(*explain_analysis(error)) from None
+        return self._outputs[key]
+
+    def _analyse(self, composition: Composition, stream: Stream) -> Schema:
+        empty = self._spark.createDataFrame([], stage_ddl(composition, stream))
+        if composition.kind == "select":
+            frame = empty.selectExpr(*(o.sql for o in composition.outputs))
+            types = [f.dataType.simpleString() for f in frame.schema.fields]
+        else:
+            frame = aggregated(empty, composition).drop("__slot", "window_start", "window_end")
+            types = [f.dataType.simpleString() for f in frame.schema.fields]
+        names = [o.name for o in composition.outputs]
+        fields = [Field(n, t) for n, t in zip(names, types, strict=True)]
+        if composition.kind == "window":
+            window = [Field("window_start", "timestamp"), Field("window_end", "timestamp")]
+            fields = [*window, *fields]
+        return Schema(tuple(fields))
+
+
+def explain_analysis(error: PySparkException) -> tuple[str, str | None]:
+    """(message, hint) from an error of Spark's analysis, without its plan and its codes."""
+    parameters: dict[str, Any] = {}
+    try:
+        parameters = dict(error.getMessageParameters() or {})
+    except Exception:  # not every error carries them
+        parameters = {}
+    condition = error.getCondition() or ""
+    if condition.startswith("UNRESOLVED_ROUTINE"):
+        name = str(parameters.get("routineName", "")).replace("`", "")
+        return f"function {name} not found", "any built-in function of Spark SQL may be used"
+    text = str(error).split(" SQLSTATE")[0].split("; line")[0].split("\n== SQL")[0]
+    text = re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", text.strip()).split("\n")[0]
+    text = re.sub(r"\s*;\s*$", "", text.replace("`", ""))
+    kind = "cannot be read" if isinstance(error, ParseException) else "is refused by Spark"
+    if isinstance(error, (AnalysisException, ParseException)) and text:
+        return f"the expression {kind}: {text}", None
+    return text or condition or "Spark refused the query", None

@@ -1,0 +1,141 @@
+"""A composition to a streaming DataFrame: the fixed part of a ring.
+
+    rows with the stage inside ─┐
+                                ├─ union ─ group by (slot, window end, keys) ─ outputs     WINDOW
+    punctuation ────────────────┘
+    rows with the stage inside ─ outputs                                                    SELECT
+
+Both inputs of a WINDOW ring carry a watermark on `__end` with no delay. Spark's watermark is the lower
+of the two, and no window row lies at or below the punctuation of its micro-batch: so Spark closes a
+window exactly when the punctuation has passed its end, and drops nothing on its own.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from penstock.plan.catalog import Stream
+from penstock.plan.specs import Composition
+from penstock.runtime.datasource import EPOCH, run_in_map
+from penstock.runtime.stage import SHIFT_US, StageConfig
+from penstock.schema import Field, Schema
+
+_HAVING = "__having"
+
+
+def quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def stage_ddl(composition: Composition, stream: Stream) -> str:
+    """The columns that leave the first stage."""
+    types = {f.name: f.type for f in stream.schema.fields}
+    shipped = Schema(tuple(Field(n, types[n]) for n in composition.shipped)).ddl()
+    if composition.kind == "select":
+        return f"__slots array<int>, {shipped}"
+    fixed = "__slot bigint, __range_us bigint, __end timestamp"
+    if not composition.preaggregated:
+        return f"{fixed}, {shipped}"
+    keys = [f"__k{i} {t}" for i, t in enumerate(composition.key_types)]
+    partials = [
+        f"{p.name} {t}"
+        for p, t in zip(composition.partials, composition.partial_types, strict=True)
+    ]
+    return ", ".join([fixed, *keys, *partials])
+
+
+def runs_in_reader(composition: Composition, stream: Stream) -> bool:
+    """Whether the stage runs inside penstock's own reader (else in mapInArrow)."""
+    return stream.source != "dataframe" and not composition.derived
+
+
+def ring_frame(
+    spark: SparkSession,
+    composition: Composition,
+    stream: Stream,
+    config: StageConfig,
+    frame: DataFrame | None,
+) -> DataFrame:
+    """The whole plan of a ring, up to its results."""
+    rows = _staged(spark, composition, stream, config, frame)
+    if composition.kind == "select":
+        return rows.select("__slots", *_named(composition))
+    punctuation = (
+        spark.readStream.format("penstock_punctuation")
+        .option("token", json.dumps(asdict(config)))
+        .load()
+        .withWatermark("__end", "0 seconds")
+    )
+    # must still name `__end` when `__slot` is known to be NULL: else Spark pushes it below the watermark
+    only_data = "if(`__end` IS NULL, true, `__slot` IS NOT NULL)"
+    united = (
+        rows.withWatermark("__end", "0 seconds")
+        .unionByName(punctuation, allowMissingColumns=True)
+        .where(only_data)
+    )
+    return aggregated(united, composition)
+
+
+def _staged(
+    spark: SparkSession,
+    composition: Composition,
+    stream: Stream,
+    config: StageConfig,
+    frame: DataFrame | None,
+) -> DataFrame:
+    text, ddl = json.dumps(asdict(config)), stage_ddl(composition, stream)
+    if runs_in_reader(composition, stream):
+        return _own_rows(spark, text, ddl, raw=False)
+    numbered = frame is None
+    if frame is None:
+        frame = _own_rows(spark, text, f"{stream.schema.ddl()}, {EPOCH} bigint", raw=True)
+    derived = [F.expr(a.sql).alias(a.name) for a in composition.derived]
+    columns = [F.col(quoted(n)) for n in stream.schema.names]
+    columns += [F.col(EPOCH)] if numbered else []
+    return frame.select(*columns, *derived).mapInArrow(run_in_map(text, numbered), ddl)
+
+
+def _own_rows(spark: SparkSession, config: str, ddl: str, raw: bool) -> DataFrame:
+    reader = spark.readStream.format("penstock_rows").option("token", config)
+    return reader.option("ddl", ddl).option("raw", str(raw).lower()).load()
+
+
+def aggregated(rows: DataFrame, composition: Composition) -> DataFrame:
+    """Group window rows and compute outputs; on a static DataFrame too (to ask Spark for types)."""
+    end_us = f"(unix_micros(`__end`) - {SHIFT_US})"
+    end = F.expr(f"timestamp_micros({end_us})").alias("window_end")
+    start = F.expr(f"timestamp_micros({end_us} - `__range_us`)").alias("window_start")
+    if composition.preaggregated:
+        keys = [F.col(f"__k{i}") for i in range(len(composition.keys))]
+        calls = [F.expr(a.sql).alias(a.name) for a in composition.aggregates]
+        calls = calls or [F.expr("count(1)").alias("__alive")]
+        grouped = rows.groupBy("__slot", "__end", "__range_us", *keys).agg(*calls)
+        named = grouped.withColumns({"window_start": start, "window_end": end})
+        if composition.having is not None:
+            named = named.where(composition.having)
+        return named.select("__slot", *_named(composition))
+    keys = [F.expr(k) for k in composition.keys]
+    calls = [F.expr(o.sql).alias(f"__o{i}") for i, o in enumerate(composition.outputs)]
+    if composition.having is not None:
+        calls.append(F.expr(composition.having).alias(_HAVING))
+    grouped = (
+        rows.withColumns({"window_start": start, "window_end": end})
+        .groupBy("__slot", "__end", "window_start", "window_end", *keys)
+        .agg(*calls)
+    )
+    if composition.having is not None:
+        grouped = grouped.where(_HAVING)
+    names = [F.col(f"__o{i}") for i in range(len(composition.outputs))]
+    return grouped.select("__slot", "window_start", "window_end", *names)
+
+
+def _named(composition: Composition) -> list[Column]:
+    """Outputs under internal names: users' names may be anything, theirs are put on at the sink."""
+    outputs = [F.expr(o.sql).alias(f"__o{i}") for i, o in enumerate(composition.outputs)]
+    if composition.kind == "select":
+        return outputs
+    return [F.col("window_start"), F.col("window_end"), *outputs]

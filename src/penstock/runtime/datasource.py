@@ -1,0 +1,148 @@
+"""penstock's streaming data sources for Spark: rows with the ring's stage inside, and punctuations.
+
+Spark calls `latestOffset` and `partitions` in a planner process of their own and `read` in tasks; all
+of them ask the epoch service. Offsets are epoch numbers (rows) and event times (punctuations).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from penstock.control.punctuation import NEVER_US
+from penstock.runtime.service import ask
+from penstock.runtime.stage import END, SHIFT_US, StageConfig, TaskReport, stage_for
+
+EPOCH = "__epoch"
+
+
+def config_of(options: Any) -> StageConfig:
+    return StageConfig(**json.loads(options["token"]))  # the name makes Spark hide it in plans
+
+
+class RowReader(DataSourceStreamReader):
+    def __init__(self, options: Any) -> None:
+        self._config = config_of(options)
+        self._raw = options["raw"] == "true"
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {"epoch": 0}
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        message = {"ring": self._config.ring, "start": start["epoch"]}
+        return {"epoch": ask(self._config.address, "plan", message)}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        found = []
+        for number in range(start["epoch"] + 1, end["epoch"] + 1):
+            message = {"ring": self._config.ring, "number": number}
+            epoch = ask(self._config.address, "epoch", message)
+            for part, pieces in enumerate(epoch.pop("pieces")):
+                found.append(InputPartition((epoch, part, pieces)))
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from penstock.runtime.sources.reading import open_pieces
+
+        epoch, part, pieces = partition.value
+        report = TaskReport()
+        if self._raw:
+            for batch in open_pieces(self._config, pieces, None, report.bad):
+                number = pa.array([epoch["number"]] * batch.num_rows, pa.int64())
+                yield pa.RecordBatch.from_arrays(
+                    [*batch.columns, number], names=[*batch.schema.names, EPOCH]
+                )
+            if report.bad:
+                report.send(self._config, epoch["number"], -1 - part)
+            return
+        stage = stage_for(self._config, epoch["version"])
+        batches = open_pieces(self._config, pieces, stage.columns(), report.bad)
+
+        def reread(names: list[str]) -> Iterator[pa.RecordBatch]:
+            return open_pieces(self._config, pieces, names, {})
+
+        yield from stage.run(batches, epoch, report, reread)
+        report.send(self._config, epoch["number"], part)
+
+
+class RowSource(DataSource):
+    """The tuples of a stream that penstock reads itself, after (or, raw, before) the ring's stage."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock_rows"
+
+    def schema(self) -> str:
+        return self.options["ddl"]
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return RowReader(self.options)
+
+
+class PunctuationReader(DataSourceStreamReader):
+    def __init__(self, options: Any) -> None:
+        self._config = config_of(options)
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {"punctuation_us": NEVER_US}
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        reached = ask(self._config.address, "punctuation", {"ring": self._config.ring})
+        return {"punctuation_us": max(reached, start["punctuation_us"])}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        moved = end["punctuation_us"] > start["punctuation_us"]
+        return [InputPartition(end["punctuation_us"])] if moved else []
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        end = pa.array([partition.value + SHIFT_US]).cast(END)
+        yield pa.RecordBatch.from_arrays([end], names=["__end"])
+
+
+class PunctuationSource(DataSource):
+    """One row per change: the event time up to which the stream is complete."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock_punctuation"
+
+    def schema(self) -> str:
+        return "__end timestamp"
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return PunctuationReader(self.options)
+
+
+def run_in_map(config_text: str, numbered: bool) -> Any:
+    """The stage as a `mapInArrow` function, for DataFrames that Spark itself reads or derives."""
+
+    def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        config = StageConfig(**json.loads(config_text))
+        context = TaskContext.get()
+        assert context is not None
+        first = next(batches, None)
+        if first is None:
+            return
+        if numbered:
+            number = first.column(EPOCH)[0].as_py()
+        else:
+            number = int(str(context.getLocalProperty("streaming.sql.batchId")))
+        epoch = ask(config.address, "epoch", {"ring": config.ring, "number": number})
+        compiled = stage_for(config, epoch["version"])
+        report = TaskReport()
+        for batch in _chain(first, batches):
+            yield from compiled.run(iter([batch]), epoch, report, lambda _, b=batch: iter([b]))
+        report.send(config, number, context.partitionId())
+
+    return stage
+
+
+def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest

@@ -1,0 +1,215 @@
+"""Epochs: which registry version and punctuation one micro-batch of one ring uses, fixed once.
+
+For a source of penstock's own, an epoch also says which part of the source the micro-batch reads: the
+source's offset in Spark's log is just the epoch's number. For a DataFrame that a user handed over,
+Spark decides what to read and the epoch is keyed by Spark's batch id. Either way the epoch is in the
+registry before anybody acts on it; a replay after a crash finds the same one.
+
+Tasks report what they saw per epoch. Reports are absorbed after the epoch's results are delivered,
+in order and once, so counters survive a crash without counting a replayed micro-batch twice.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from penstock.control.punctuation import (
+    NEVER_US,
+    DelayFacts,
+    Estimator,
+    flush_punctuation,
+    merge_facts,
+    punctuate,
+)
+from penstock.plan.codec import slot_from
+from penstock.plan.specs import Composition
+from penstock.runtime.registry import EpochRow, Registry
+from penstock.runtime.sources.planner import Planner
+
+
+@dataclass(slots=True)
+class Report:
+    """What one task saw of one epoch."""
+
+    facts: DelayFacts
+    late: dict[int, int]
+    late_rows: bytes | None
+    bad: list[tuple[str, bytes, int]]  # (piece of input, Arrow rows, how many)
+
+
+@dataclass(slots=True)
+class RingEpochs:
+    """The epochs of one running ring; `planner` is None for a DataFrame that Spark reads."""
+
+    ring: str
+    composition: Composition
+    planner: Planner | None
+    estimator: Estimator
+    hold: bool  # bounded run: nothing is late until everything is read
+    facts: DelayFacts = field(default_factory=DelayFacts)
+    punctuation_us: int = NEVER_US
+    through: int = -1
+    flushing: bool = False
+    consumed: set[str] = field(default_factory=set)
+    reports: dict[int, dict[int, Report]] = field(default_factory=lambda: defaultdict(dict))
+    guard: threading.RLock = field(default_factory=threading.RLock)
+
+
+class EpochKeeper:
+    """Answers the epoch service's calls for all rings of an engine."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        absorb_rows: Callable[[RingEpochs, int, list[Report]], None],
+        max_parallelism: int,
+    ) -> None:
+        self._registry = registry
+        self._absorb_rows = absorb_rows
+        self._parallelism = max_parallelism
+        self._rings: dict[str, RingEpochs] = {}
+
+    def calls(self) -> dict[str, Callable[[dict[str, Any], list[bytes]], Any]]:
+        """The service's calls by name."""
+        return {
+            "plan": lambda m, _: self.plan(m["ring"], m["start"]),
+            "epoch": lambda m, _: self.epoch(m["ring"], m["number"]),
+            "punctuation": lambda m, _: self.punctuation(m["ring"]),
+            "slots": lambda m, _: self.slots(m["ring"], m["since"], m["version"]),
+            "report": self._report,
+        }
+
+    def open(self, state: RingEpochs) -> None:
+        """Take up a ring where the registry left it."""
+        if (known := self._registry.progress(state.ring)) is not None:
+            state.through, facts, state.punctuation_us = known
+            state.facts = DelayFacts(**facts)
+        if (last := self._registry.last_epoch(state.ring)) is not None:
+            state.punctuation_us = max(state.punctuation_us, last.punctuation_us)
+        if state.planner is not None and state.planner.remembers_items:
+            state.consumed = self._registry.consumed(state.ring)
+        self._rings[state.ring] = state
+
+    def close(self, ring: str) -> None:
+        self._rings.pop(ring, None)
+
+    def state(self, ring: str) -> RingEpochs:
+        return self._rings[ring]
+
+    def plan(self, ring: str, start: int) -> int:
+        """The number of the epoch to run after `start`; `start` itself if there is nothing to do."""
+        state = self._rings[ring]
+        assert state.planner is not None
+        with state.guard:
+            if self._registry.epoch(ring, start + 1) is not None:
+                return start + 1
+            last = self._registry.last_epoch(ring)
+            done = {} if last is None else json.loads(last.work)
+            work = state.planner.next_work(done, state.consumed, self._parallelism)
+            before_us = state.punctuation_us
+            punctuation_us = self._next_punctuation(state, idle=work is None)
+            if work is None and punctuation_us == before_us:
+                return start
+            body = {**done, "pieces": []} if work is None else work.body
+            items = [] if work is None else work.consumed
+            self._decide(state, last, start + 1, json.dumps(body), items)
+            state.consumed.update(items)
+            return start + 1
+
+    def _decide(
+        self, state: RingEpochs, last: EpochRow | None, number: int, work: str, items: list[str]
+    ) -> EpochRow:
+        """Fix an epoch: from here on it is what that micro-batch is, however often it runs."""
+        seen_us = state.facts.max_event_us
+        with self._registry.change():
+            version = self._registry.version
+            if seen_us is not None and state.composition.kind == "window":
+                since = 0 if last is None else last.version
+                self._registry.start_after(state.ring, since, version, seen_us + 1)
+            row = EpochRow(state.ring, number, version, state.punctuation_us, seen_us, work)
+            self._registry.add_epoch(row, items)
+        return row
+
+    def epoch(self, ring: str, number: int) -> dict[str, Any]:
+        """An epoch's data; for a user's DataFrame the first ask decides it."""
+        state = self._rings[ring]
+        with state.guard:
+            row = self._registry.epoch(ring, number)
+            if row is None:
+                row = self._decide(state, self._registry.last_epoch(ring), number, "{}", [])
+        return {
+            "number": number,
+            "version": row.version,
+            "punctuation_us": row.punctuation_us,
+            "previous_max_us": row.previous_max_us,
+            "pieces": json.loads(row.work).get("pieces", []),
+        }
+
+    def punctuation(self, ring: str) -> int:
+        """What the punctuation source carries next; for a user's DataFrame this decides it."""
+        state = self._rings[ring]
+        with state.guard:
+            if state.planner is None:
+                self._next_punctuation(state, idle=True)
+                self._save(state)
+            return state.punctuation_us
+
+    def _next_punctuation(self, state: RingEpochs, idle: bool) -> int:
+        if state.composition.kind != "window":
+            return state.punctuation_us
+        if state.flushing and idle:
+            reached = flush_punctuation(state.facts, self._longest_range(state), state.punctuation_us)
+        elif state.hold:
+            reached = state.punctuation_us
+        else:
+            reached = punctuate(state.estimator, state.facts, state.punctuation_us)
+        state.punctuation_us = reached
+        return reached
+
+    def _longest_range(self, state: RingEpochs) -> int:
+        slots = [slot_from(q.spec) for q in self._registry.queries(state.ring, dropped=True) if q.spec]
+        return max((s.window.range_us for s in slots if s.window is not None), default=0)
+
+    def slots(self, ring: str, since: int, version: int) -> dict[str, Any]:
+        """What changed between two versions, and the names that `.late` tells."""
+        added, dropped = self._registry.slots_between(ring, since, version)
+        return {"added": added, "dropped": dropped}
+
+    def _report(self, message: dict[str, Any], parts: list[bytes]) -> None:
+        state = self._rings[message["ring"]]
+        queue = list(parts)
+        late_rows = queue.pop(0) if message["has_late_rows"] else None
+        bad = [(piece, queue.pop(0), rows) for piece, rows in message["bad"]]
+        late = {int(slot): n for slot, n in message["late"].items()}
+        report = Report(DelayFacts(**message["facts"]), late, late_rows, bad)
+        with state.guard:
+            if message["number"] > state.through:
+                state.reports[message["number"]][message["part"]] = report
+
+    def absorb(self, ring: str) -> None:
+        """Take the reports of finished epochs into the counters; call after results are delivered."""
+        state = self._rings[ring]
+        with state.guard:
+            for number in sorted(state.reports):
+                reports = list(state.reports.pop(number).values())
+                if number <= state.through:
+                    continue
+                self._absorb_rows(state, number, reports)
+                late: dict[int, int] = defaultdict(int)
+                for report in reports:
+                    state.facts = merge_facts(state.facts, report.facts)
+                    for slot, n in report.late.items():
+                        late[slot] += n
+                state.through = number
+                with self._registry.change():
+                    self._registry.count_late(late)
+                    self._save(state)
+
+    def _save(self, state: RingEpochs) -> None:
+        facts = asdict(state.facts)
+        self._registry.set_progress(state.ring, state.through, facts, state.punctuation_us)

@@ -1,0 +1,59 @@
+"""A registered query as its owner holds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from penstock.runtime.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """State, and counts that go on over restarts. `waiting`: its stream is not attached yet."""
+
+    state: str  # running, waiting, quarantined, failed, dropped
+    ring: str
+    rows: int
+    late: int
+    error: str | None = None
+
+    def __str__(self) -> str:
+        return self.state
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A continuous query: `results()`, `status`, `explain()`, `drop()`."""
+
+    engine: Engine
+    slot: int
+    name: str
+    notes: tuple[str, ...] = ()
+
+    def results(self) -> pa.Table:
+        """All rows kept for this query, oldest first, as an Arrow table.
+
+        Rows are kept in the workspace for queries without a sink of their own, in memory for
+        `sink='memory'`; results that went to a file sink, a function or the terminal are there.
+        """
+        return self.engine.results(self)
+
+    @property
+    def text(self) -> str:
+        return self.engine.registry.query_by_slot(self.slot).text
+
+    @property
+    def status(self) -> QueryStatus:
+        return self.engine.status_of(self)
+
+    def explain(self) -> str:
+        """How the query is run: selection, windows, ring, with whom it shares."""
+        return self.engine.explain(self.text)
+
+    def drop(self) -> None:
+        """Take the query out at the next micro-batch; nothing else notices."""
+        self.engine.drop_query(self.name)

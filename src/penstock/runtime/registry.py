@@ -1,0 +1,363 @@
+"""The durable memory of an engine: streams, queries, rings, epochs and counters in one SQLite file.
+
+Every change that a running ring must notice raises the registry version by one. A slot lives in the
+versions from `added` up to, not including, `dropped`; what a worker must know to go from one version
+to another is therefore one query on two columns.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import WorkspaceError
+from penstock.plan.catalog import Stream
+from penstock.plan.codec import dumps, stream_from
+
+FORMAT = 1
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS streams (name TEXT PRIMARY KEY COLLATE NOCASE, definition TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS rings (
+  id TEXT PRIMARY KEY, stream TEXT NOT NULL COLLATE NOCASE, composition TEXT NOT NULL,
+  outputs TEXT NOT NULL, state TEXT NOT NULL, error TEXT, replay INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS queries (
+  slot INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL COLLATE NOCASE, text TEXT NOT NULL,
+  ring TEXT NOT NULL, state TEXT NOT NULL, error TEXT, spec TEXT NOT NULL, sink TEXT NOT NULL,
+  added INTEGER NOT NULL, dropped INTEGER, rows INTEGER NOT NULL DEFAULT 0,
+  last_batch INTEGER NOT NULL DEFAULT -1, late INTEGER NOT NULL DEFAULT 0);
+CREATE UNIQUE INDEX IF NOT EXISTS live_names ON queries (name) WHERE dropped IS NULL;
+CREATE INDEX IF NOT EXISTS slots_by_ring ON queries (ring, added, dropped);
+CREATE TABLE IF NOT EXISTS epochs (
+  ring TEXT NOT NULL, number INTEGER NOT NULL, version INTEGER NOT NULL,
+  punctuation_us INTEGER NOT NULL, previous_max_us INTEGER, work TEXT NOT NULL,
+  PRIMARY KEY (ring, number)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS consumed (
+  ring TEXT NOT NULL, item TEXT NOT NULL, PRIMARY KEY (ring, item)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS progress (
+  ring TEXT PRIMARY KEY, through INTEGER NOT NULL, facts TEXT NOT NULL,
+  punctuation_us INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS bad_records (
+  stream TEXT NOT NULL COLLATE NOCASE, piece TEXT NOT NULL, rows INTEGER NOT NULL,
+  PRIMARY KEY (stream, piece)) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RingRow:
+    id: str
+    stream: str
+    composition: str
+    outputs: str
+    state: str
+    error: str | None
+    replay: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRow:
+    slot: int
+    name: str
+    text: str
+    ring: str
+    state: str
+    error: str | None
+    spec: str
+    sink: str
+    added: int
+    dropped: int | None
+    rows: int
+    last_batch: int
+    late: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRow:
+    ring: str
+    number: int
+    version: int
+    punctuation_us: int
+    previous_max_us: int | None
+    work: str
+
+
+class Registry:
+    """All reads and writes of the catalog file; safe to use from several threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._guard = threading.RLock()
+        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        try:
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._db.executescript(_TABLES)
+            self._db.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (FORMAT,))
+            self._db.execute("INSERT OR IGNORE INTO meta VALUES ('version', 0)")
+            found = self._meta("format")
+        except sqlite3.DatabaseError as error:
+            self._db.close()
+            raise WorkspaceError(f"{path} is damaged: {error}", "restore it, or remove it") from None
+        if found != FORMAT:
+            self._db.close()
+            raise WorkspaceError(
+                f"the workspace is of format {found}, this version reads {FORMAT}",
+                "use the penstock version that wrote it, or a new workspace",
+            )
+
+    @contextmanager
+    def change(self) -> Iterator[sqlite3.Connection]:
+        """One transaction; nothing of it stays if the body fails. May be nested."""
+        with self._guard:
+            if self._db.in_transaction:
+                yield self._db
+                return
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    def _rows(self, sql: str, *arguments: Any) -> list[Any]:
+        with self._guard:
+            return self._db.execute(sql, arguments).fetchall()
+
+    def _meta(self, key: str) -> int:
+        return int(self._rows("SELECT value FROM meta WHERE key = ?", key)[0][0])
+
+    @property
+    def version(self) -> int:
+        return self._meta("version")
+
+    def raise_version(self) -> int:
+        with self.change() as db:
+            db.execute("UPDATE meta SET value = value + 1 WHERE key = 'version'")
+            return self.version
+
+    def close(self) -> None:
+        with self._guard:
+            self._db.close()
+
+    # streams
+
+    def streams(self) -> list[Stream]:
+        return [stream_from(r[0]) for r in self._rows("SELECT definition FROM streams ORDER BY rowid")]
+
+    def put_stream(self, stream: Stream) -> None:
+        with self.change() as db:
+            db.execute(
+                "INSERT INTO streams VALUES (?, ?)"
+                " ON CONFLICT (name) DO UPDATE SET definition = excluded.definition",
+                (stream.name, dumps(stream)),
+            )
+
+    def drop_stream(self, name: str) -> None:
+        with self.change() as db:
+            db.execute("DELETE FROM streams WHERE name = ?", (name,))
+            db.execute("DELETE FROM bad_records WHERE stream = ?", (name,))
+
+    def count_bad(self, stream: str, piece: str, rows: int) -> bool:
+        """Note the bad records of one piece of input, once; False if they were known already."""
+        with self.change() as db:
+            cursor = db.execute(
+                "INSERT OR IGNORE INTO bad_records VALUES (?, ?, ?)", (stream, piece, rows)
+            )
+            return cursor.rowcount == 1
+
+    def bad_count(self, stream: str) -> int:
+        sql = "SELECT coalesce(sum(rows), 0) FROM bad_records WHERE stream = ?"
+        return int(self._rows(sql, stream)[0][0])
+
+    # rings
+
+    def rings(self) -> list[RingRow]:
+        sql = "SELECT id, stream, composition, outputs, state, error, replay FROM rings ORDER BY rowid"
+        return [RingRow(*row[:-1], bool(row[-1])) for row in self._rows(sql)]
+
+    def add_ring(self, ring: RingRow) -> None:
+        with self.change() as db:
+            db.execute(
+                "INSERT INTO rings VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    ring.id,
+                    ring.stream,
+                    ring.composition,
+                    ring.outputs,
+                    ring.state,
+                    ring.error,
+                    int(ring.replay),
+                ),
+            )
+
+    def set_ring_state(self, ring: str, state: str, error: str | None = None) -> None:
+        with self.change() as db:
+            db.execute("UPDATE rings SET state = ?, error = ? WHERE id = ?", (state, error, ring))
+
+    # queries
+
+    def queries(self, ring: str | None = None, dropped: bool = False) -> list[QueryRow]:
+        sql = (
+            "SELECT slot, name, text, ring, state, error, spec, sink, added, dropped, rows,"
+            " last_batch, late FROM queries WHERE (?1 IS NULL OR ring = ?1)"
+            " AND (?2 OR dropped IS NULL) ORDER BY slot"
+        )
+        return [QueryRow(*row) for row in self._rows(sql, ring, dropped)]
+
+    def query(self, name: str) -> QueryRow | None:
+        sql = (
+            "SELECT slot, name, text, ring, state, error, spec, sink, added, dropped, rows,"
+            " last_batch, late FROM queries WHERE name = ? AND dropped IS NULL"
+        )
+        rows = self._rows(sql, name)
+        return QueryRow(*rows[0]) if rows else None
+
+    def query_by_slot(self, slot: int) -> QueryRow:
+        sql = (
+            "SELECT slot, name, text, ring, state, error, spec, sink, added, dropped, rows,"
+            " last_batch, late FROM queries WHERE slot = ?"
+        )
+        return QueryRow(*self._rows(sql, slot)[0])
+
+    def add_query(self, name: str, text: str, ring: str, sink: str) -> int:
+        """Take a slot; it is live only once `publish` gives it a spec and a version."""
+        with self.change() as db:
+            cursor = db.execute(
+                "INSERT INTO queries (name, text, ring, state, spec, sink, added)"
+                " VALUES (?, ?, ?, 'running', '', ?, 0)",
+                (name, text, ring, sink),
+            )
+            return int(cursor.lastrowid or 0)
+
+    def publish(self, slot: int, spec: str) -> int:
+        with self.change() as db:
+            version = self.raise_version()
+            db.execute(
+                "UPDATE queries SET spec = ?, added = ? WHERE slot = ?", (spec, version, slot)
+            )
+            return version
+
+    def start_after(self, ring: str, since: int, version: int, from_us: int) -> None:
+        """New window queries report only windows that begin at or after an event time."""
+        sql = "SELECT slot, spec FROM queries WHERE ring = ? AND added > ? AND added <= ?"
+        with self.change() as db:
+            for slot, spec in self._rows(sql, ring, since, version):
+                text = json.dumps({**json.loads(spec), "from_us": from_us})
+                db.execute("UPDATE queries SET spec = ? WHERE slot = ?", (text, slot))
+
+    def drop_query(self, slot: int) -> int:
+        with self.change() as db:
+            version = self.raise_version()
+            db.execute(
+                "UPDATE queries SET dropped = ?, state = 'dropped' WHERE slot = ?", (version, slot)
+            )
+            return version
+
+    def set_query_state(self, slot: int, state: str, error: str | None) -> None:
+        with self.change() as db:
+            sql = "UPDATE queries SET state = ?, error = ? WHERE slot = ? AND dropped IS NULL"
+            db.execute(sql, (state, error, slot))
+
+    def count_results(self, batch: int, rows: dict[int, int]) -> None:
+        """Add to each query's row count; a replayed batch adds nothing."""
+        with self.change() as db:
+            db.executemany(
+                "UPDATE queries SET rows = rows + ?, last_batch = ? WHERE slot = ? AND last_batch < ?",
+                [(n, batch, slot, batch) for slot, n in rows.items()],
+            )
+
+    def slots_between(self, ring: str, since: int, version: int) -> tuple[list[str], list[int]]:
+        """Specs added and slots dropped between two registry versions (since 0: all that live)."""
+        added = self._rows(
+            "SELECT spec FROM queries WHERE ring = ?1 AND added > ?2 AND added <= ?3"
+            " AND (dropped IS NULL OR dropped > ?3) ORDER BY slot",
+            ring,
+            since,
+            version,
+        )
+        dropped = self._rows(
+            "SELECT slot FROM queries WHERE ring = ? AND dropped > ? AND dropped <= ?",
+            ring,
+            since,
+            version,
+        )
+        return [r[0] for r in added], [r[0] for r in dropped]
+
+    # epochs
+
+    def epoch(self, ring: str, number: int) -> EpochRow | None:
+        sql = (
+            "SELECT ring, number, version, punctuation_us, previous_max_us, work"
+            " FROM epochs WHERE ring = ? AND number = ?"
+        )
+        rows = self._rows(sql, ring, number)
+        return EpochRow(*rows[0]) if rows else None
+
+    def last_epoch(self, ring: str) -> EpochRow | None:
+        sql = (
+            "SELECT ring, number, version, punctuation_us, previous_max_us, work"
+            " FROM epochs WHERE ring = ? ORDER BY number DESC LIMIT 1"
+        )
+        rows = self._rows(sql, ring)
+        return EpochRow(*rows[0]) if rows else None
+
+    def add_epoch(self, epoch: EpochRow, consumed: list[str]) -> None:
+        """Log an epoch and what it takes from the source in one transaction; old ones go."""
+        with self.change() as db:
+            db.execute(
+                "INSERT INTO epochs VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    epoch.ring,
+                    epoch.number,
+                    epoch.version,
+                    epoch.punctuation_us,
+                    epoch.previous_max_us,
+                    epoch.work,
+                ),
+            )
+            db.executemany(
+                "INSERT OR IGNORE INTO consumed VALUES (?, ?)", [(epoch.ring, c) for c in consumed]
+            )
+            # Spark replays at most the last uncommitted batch and keeps 100 for roll-back
+            db.execute(
+                "DELETE FROM epochs WHERE ring = ? AND number < ?", (epoch.ring, epoch.number - 200)
+            )
+
+    def consumed(self, ring: str) -> set[str]:
+        return {r[0] for r in self._rows("SELECT item FROM consumed WHERE ring = ?", ring)}
+
+    def inherit_position(self, ring: str, stream: str) -> None:
+        """Start a ring where the stream's other rings are: what they have read, it has not to."""
+        with self.change() as db:
+            db.execute(
+                "INSERT OR IGNORE INTO consumed SELECT ?, item FROM consumed"
+                " WHERE ring IN (SELECT id FROM rings WHERE stream = ?)",
+                (ring, stream),
+            )
+
+    def progress(self, ring: str) -> tuple[int, dict[str, Any], int] | None:
+        """(last epoch absorbed, facts, punctuation) of a ring."""
+        sql = "SELECT through, facts, punctuation_us FROM progress WHERE ring = ?"
+        rows = self._rows(sql, ring)
+        return (rows[0][0], json.loads(rows[0][1]), rows[0][2]) if rows else None
+
+    def set_progress(self, ring: str, through: int, facts: dict[str, Any], punctuation: int) -> None:
+        with self.change() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?)",
+                (ring, through, json.dumps(facts), punctuation),
+            )
+
+    def count_late(self, late: dict[int, int]) -> None:
+        with self.change() as db:
+            db.executemany(
+                "UPDATE queries SET late = late + ? WHERE slot = ?",
+                [(n, slot) for slot, n in late.items()],
+            )

@@ -1,0 +1,131 @@
+"""A running ring: one StreamingQuery of one composition, and the queries in its slots."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from penstock.errors import EngineError
+from penstock.plan.catalog import Stream
+from penstock.plan.specs import Composition
+from penstock.runtime.compile import ring_frame
+from penstock.runtime.dispatch import Dispatcher
+from penstock.runtime.session import ring_settings
+from penstock.runtime.stage import StageConfig
+
+_starting = threading.Lock()  # settings are per session: one ring starts at a time
+
+
+class Ring:
+    """Starts, watches and stops the StreamingQuery; its slots are data elsewhere."""
+
+    def __init__(
+        self,
+        id_: str,
+        composition: Composition,
+        stream: Stream,
+        config: StageConfig,
+        dispatcher: Dispatcher,
+        checkpoint: str,
+    ) -> None:
+        self.id = id_
+        self.composition = composition
+        self.stream = stream
+        self.dispatcher = dispatcher
+        self._config = config
+        self._checkpoint = checkpoint
+        self._query: StreamingQuery | None = None
+
+    def start(
+        self,
+        spark: SparkSession,
+        frame: DataFrame | None,
+        trigger_ms: int,
+        settings: dict[str, str],
+    ) -> None:
+        session = spark if frame is None else frame.sparkSession
+        with _starting, ring_settings(session, settings):
+            results = ring_frame(session, self.composition, self.stream, self._config, frame)
+            self._query = (
+                results.writeStream.queryName(f"penstock-{self.id}")
+                .outputMode("append")
+                .option("checkpointLocation", self._checkpoint)
+                .trigger(processingTime=f"{trigger_ms} milliseconds")
+                .foreachBatch(self.dispatcher)
+                .start()
+            )
+
+    @property
+    def started(self) -> bool:
+        return self._query is not None
+
+    @property
+    def active(self) -> bool:
+        return self._query is not None and bool(self._query.isActive)
+
+    def failure(self) -> str | None:
+        """Why the ring stopped by itself, in one line; None while it runs."""
+        if self._query is None or self._query.isActive:
+            return None
+        error = self._query.exception()
+        return None if error is None else first_cause(str(error))
+
+    def progress(self) -> dict[str, Any]:
+        """Figures of the last micro-batch: id, duration, rows."""
+        last = None if self._query is None else self._query.lastProgress
+        if last is None:
+            return {}
+        return {
+            "batch": last["batchId"],
+            "batch_ms": last["durationMs"].get("triggerExecution", 0),
+            "rows_per_s": last["processedRowsPerSecond"],
+            "state_rows": sum(s["numRowsTotal"] for s in last["stateOperators"]),
+        }
+
+    def await_idle(self, deadline: float) -> None:
+        """Wait until Spark has found nothing left to do; raise if the ring fails or time is up."""
+        query = self._query
+        if query is None:
+            return
+        done = threading.Event()
+        problem: list[str] = []
+
+        def wait() -> None:
+            try:
+                query.processAllAvailable()
+            except StreamingQueryException as error:
+                problem.append(first_cause(str(error)))
+            except Exception as error:  # the JVM went away under us
+                problem.append(str(error).split("\n")[0])
+            finally:
+                done.set()
+
+        threading.Thread(target=wait, name=f"penstock-idle-{self.id}", daemon=True).start()
+        if not done.wait(max(0.0, deadline - time.monotonic())):
+            raise EngineError(f"ring {self.id} is still busy", "give await_idle a longer timeout")
+        if problem:
+            raise EngineError(f"ring {self.id} failed: {problem[0]}")
+
+    def stop(self) -> None:
+        if self._query is not None:
+            self._query.stop()
+
+
+def first_cause(text: str) -> str:
+    """The line of a Spark or Python traceback that says what went wrong."""
+    python = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception)): (.+)$", text, re.MULTILINE)
+    for kind, message in reversed(python):
+        if kind not in ("Py4JJavaError", "StreamingQueryException", "SparkException"):
+            return f"{kind}: {message}".strip()
+    message = re.search(r"\[[A-Z_.0-9]+\] ([^\n]+?)(?: SQLSTATE|$)", text, re.MULTILINE)
+    spark = re.findall(r"\[([A-Z_]+(?:\.[A-Z_]+)*)\] ([^\n]+?)(?: SQLSTATE|\n|$)", text)
+    useful = [m for code, m in spark if code not in ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR")]
+    if useful:
+        return useful[-1]
+    return message[1] if message else text.strip().split("\n")[0]

@@ -1,0 +1,59 @@
+"""Settings of an engine: `SET key = value`, `--set key=value`, `Engine(settings={…})`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+from penstock.errors import PenstockError
+from penstock.plan.catalog import OptionValue, did_you_mean
+from penstock.runtime.sources.options import parse_duration_us
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """trigger_ms: pause between micro-batches. parallelism: tasks per micro-batch (None: all cores).
+    idle_ring_s: how long a ring without queries is kept warm. results_bytes: per ring, for queries
+    without a sink. cores, memory: of a Spark that the engine starts itself.
+    """
+
+    trigger_ms: int = 200
+    parallelism: int | None = None
+    idle_ring_s: float = 300.0
+    results_bytes: int = 1024**3
+    cores: int | None = None
+    memory: str = "4g"
+
+    def changed(self, options: Mapping[str, OptionValue]) -> Settings:
+        """The settings with some of them changed; unknown names are errors."""
+        result = self
+        for key, value in options.items():
+            result = replace(result, **{_field(key): _value(key, value)})
+        return result
+
+
+_USER_NAMES = {"trigger": "trigger_ms"}
+
+
+def _field(key: str) -> str:
+    names = [f.name for f in fields(Settings)]
+    name = _USER_NAMES.get(key.lower(), key.lower())
+    if name not in names:
+        known = [*_USER_NAMES, *(n for n in names if n not in _USER_NAMES.values())]
+        raise PenstockError(f"setting {key} is not known", did_you_mean(key, known, "settings"))
+    return name
+
+
+def _value(key: str, value: OptionValue) -> OptionValue:
+    name = _field(key)
+    if name == "trigger_ms" and isinstance(value, str) and not value.isdigit():
+        return max(1, parse_duration_us(value, key) // 1000)
+    if name == "memory":
+        return str(value)
+    try:
+        number = float(value) if name == "idle_ring_s" else int(value)
+    except ValueError:
+        raise PenstockError(f"{key} = {value} is not a number", f"write {key} = 10") from None
+    if number <= 0:
+        raise PenstockError(f"{key} = {value} is not positive", f"write {key} = 10")
+    return number

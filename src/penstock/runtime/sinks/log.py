@@ -1,0 +1,59 @@
+"""The workspace's own sink: results of all queries of a ring, one file per micro-batch.
+
+A row that matched a thousand queries is stored once, with the list of its slots. The oldest files go
+when a ring's results outgrow the limit.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.sinks.files import write_whole
+
+DEFAULT_LIMIT_BYTES = 1024**3
+
+
+class ResultLog:
+    def __init__(self, directory: Path, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
+        self._directory = directory
+        self._limit = limit_bytes
+        self._sizes = {p: p.stat().st_size for p in sorted(directory.glob("*.arrow"))}
+
+    def append(self, batch: int, rows: pa.Table) -> None:
+        """Keep rows with their `__slots`; a replayed micro-batch replaces its own file."""
+
+        def write(out: object) -> None:
+            with pa.ipc.new_file(out, rows.schema) as writer:
+                writer.write_table(rows)
+
+        path = self._directory / f"{batch:012d}.arrow"
+        write_whole(path, write)
+        self._sizes[path] = path.stat().st_size
+        while sum(self._sizes.values()) > self._limit and len(self._sizes) > 1:
+            oldest = min(self._sizes)
+            oldest.unlink(missing_ok=True)
+            del self._sizes[oldest]
+
+    def read(self, slot: int) -> list[pa.Table]:
+        """The kept rows of one query, oldest first."""
+        found = []
+        for path in sorted(self._directory.glob("*.arrow")):
+            with pa.memory_map(str(path)) as source:
+                table = pa.ipc.open_file(source).read_all()
+                rows = rows_of_slot(table, slot)
+                if len(rows):
+                    found.append(table.drop_columns(["__slots"]).take(pa.array(rows)))
+        return found
+
+
+def rows_of_slot(table: pa.Table, slot: int) -> np.ndarray:
+    """Row numbers whose `__slots` list contains the slot."""
+    lists = table.column("__slots").combine_chunks()
+    if isinstance(lists, pa.ChunkedArray):
+        lists = lists.chunk(0) if lists.num_chunks else pa.array([], pa.list_(pa.int32()))
+    offsets = lists.offsets.to_numpy()
+    hits = np.flatnonzero(lists.flatten().to_numpy() == slot)
+    return np.searchsorted(offsets - offsets[0] if len(offsets) else offsets, hits, "right") - 1

@@ -1,0 +1,89 @@
+"""What a ring reads next from a source of penstock's own: pure bookkeeping over the source's readers.
+
+A planner is asked for the next piece of work with what was done so far; it answers with pieces for
+the tasks and with what to remember. Kafka or the exchange are further planners, nothing else changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from penstock.runtime.sources.files import FileOptions, list_files, split_files
+from penstock.runtime.sources.generator import TICK_US, GeneratorOptions, last_tick
+
+
+DEFAULT_BATCH_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The pieces of one micro-batch (one list per task) and the items they use up."""
+
+    body: dict[str, Any]
+    consumed: list[str]
+
+
+class Planner(Protocol):
+    remembers_items: bool
+
+    def next_work(self, done: dict[str, Any], consumed: set[str], parallelism: int) -> Work | None:
+        """The next micro-batch, or None while there is nothing new."""
+        ...
+
+
+class FilePlanner:
+    """Files not read before, oldest first, up to a limit per micro-batch."""
+
+    remembers_items = True
+
+    def __init__(self, options: FileOptions) -> None:
+        self._options = options
+
+    def next_work(self, done: dict[str, Any], consumed: set[str], parallelism: int) -> Work | None:
+        new = [f for f in list_files(self._options) if f.path not in consumed]
+        limit = self._options.max_bytes_per_batch or DEFAULT_BATCH_BYTES
+        chosen, size = [], 0
+        for file in new[: self._options.max_files_per_batch]:
+            if chosen and size + file.size > limit:
+                break
+            chosen.append(file)
+            size += file.size
+        if not chosen:
+            return None
+        pieces = [
+            [asdict(p) for p in task] for task in split_files(chosen, self._options, parallelism)
+        ]
+        return Work({"pieces": pieces}, [f.path for f in chosen])
+
+
+class GeneratorPlanner:
+    """Ticks of arrival time: as the clock goes, or (bounded generators) as fast as they are read."""
+
+    remembers_items = False
+
+    def __init__(
+        self, options: GeneratorOptions, clock_us: Callable[[], int], batch_rows: int
+    ) -> None:
+        self._options = options
+        self._clock_us = clock_us
+        self._step = max(1, batch_rows * 1_000_000 // (options.rate * TICK_US))
+        self._last = last_tick(options)
+        self._started_us: int | None = None
+
+    def next_work(self, done: dict[str, Any], consumed: set[str], parallelism: int) -> Work | None:
+        first = int(done.get("through", 0))
+        if self._last is not None:
+            end = min(first + self._step, self._last + 1)
+        else:
+            now_us = self._clock_us()
+            if self._started_us is None:  # a restarted engine goes on where it stopped
+                self._started_us = now_us - first * TICK_US
+            end = min(first + self._step, (now_us - self._started_us) // TICK_US)
+        if end <= first:
+            return None
+        tasks = min(parallelism, end - first)
+        cuts = [first + (end - first) * i // tasks for i in range(tasks + 1)]
+        pieces = [[{"first": a, "end": b}] for a, b in zip(cuts, cuts[1:], strict=False)]
+        return Work({"pieces": pieces, "through": end}, [])

@@ -1,0 +1,270 @@
+"""Statements to actions on an engine: the whole script is checked first, then it takes effect.
+
+Checking runs against a copy of the catalog that earlier statements of the script have changed, so an
+error in the last line leaves nothing of the first behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, assert_never
+
+from penstock.errors import PenstockError, QueryError
+from penstock.language import parse
+from penstock.language.ast import (
+    BareSelect,
+    CreateQuery,
+    CreateStream,
+    Describe,
+    Drop,
+    Explain,
+    Option,
+    Select,
+    SetOption,
+    Show,
+    Statement,
+)
+from penstock.plan.catalog import Catalog, Stream, did_you_mean
+from penstock.runtime.query import Query
+from penstock.runtime.show import describe_stream, show_queries, show_rings, show_streams
+from penstock.runtime.sinks.spec import SinkSpec, sink_of
+from penstock.runtime.streams import define_stream, with_disorder
+from penstock.schema import Field, Schema
+
+if TYPE_CHECKING:
+    from penstock.runtime.engine import Engine
+
+_QUERY_OPTIONS = ("from",)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a statement gave: a line, a table, a text (EXPLAIN) or a running query."""
+
+    message: str = ""
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[Any, ...], ...] = ()
+    text: str | None = None
+    query: Query | None = None
+
+
+Action = Callable[[], Answer]
+
+
+@dataclass(slots=True)
+class _Draft:
+    """The catalog and the query names as the script has left them so far."""
+
+    streams: dict[str, Stream]
+    queries: dict[str, str]  # name in lower case -> stream it reads
+    unnamed: int = 0
+
+    @property
+    def catalog(self) -> Catalog:
+        return Catalog(self.streams)
+
+
+@dataclass(frozen=True, slots=True)
+class _Script:
+    engine: Engine
+    text: str
+    draft: _Draft = field(repr=False)
+
+
+def run_script(engine: Engine, text: str) -> list[Answer]:
+    """Check every statement, then carry all of them out in order."""
+    statements = parse(text)
+    script = _Script(engine, text, _draft_of(engine))
+    actions = []
+    for statement in statements:
+        try:
+            actions.append(_check(script, statement))
+        except QueryError as error:
+            if error.span is None:
+                error.span = statement.span
+            raise error.at(text) from None
+        except PenstockError as error:
+            placed = QueryError(error.message, error.hint, statement.span)
+            raise placed.at(text) from None
+    return [action() for action in actions]
+
+
+def _draft_of(engine: Engine) -> _Draft:
+    rings = {r.id: r.stream for r in engine.registry.rings()}
+    queries = {q.name.lower(): rings[q.ring] for q in engine.registry.queries()}
+    return _Draft(dict(engine.catalog.streams), queries)
+
+
+def _check(script: _Script, statement: Statement) -> Action:
+    engine, draft = script.engine, script.draft
+    match statement:
+        case CreateStream():
+            return _create_stream(script, statement)
+        case CreateQuery():
+            start = _start_of(statement.options)
+            if statement.name.lower() in draft.queries:
+                hint = f"DROP QUERY {statement.name} first, or choose another name"
+                raise QueryError(f"query {statement.name} exists already", hint, statement.span)
+            sink = _sink(statement.sink, SinkSpec())
+            return _start_query(script, statement.select, statement, statement.name, sink, start)
+        case BareSelect():
+            sink = _sink(statement.sink, SinkSpec("terminal"))
+            return _start_query(script, statement.select, statement, None, sink, "latest")
+        case Drop("query", name):
+            if draft.queries.pop(name.lower(), None) is None:
+                hint = did_you_mean(name, draft.queries, "queries")
+                raise QueryError(f"query {name} not found", hint, statement.span)
+            return lambda: _done(engine.drop_query(name), f"query {name} dropped")
+        case Drop("stream", name, cascade):
+            return _drop_stream(script, name, cascade, statement)
+        case Show(what):
+            tables = {"streams": show_streams, "queries": show_queries, "rings": show_rings}
+            return lambda: _table(*tables[what](engine))
+        case Describe(name):
+            draft.catalog.require(name, statement.span)
+            return lambda: _table(*describe_stream(engine.catalog.require(name)))
+        case Explain():
+            return _explain(script, statement)
+        case SetOption():
+            return _set(script, statement)
+        case _:
+            assert_never(statement)
+
+
+def _done(_: object, message: str) -> Answer:
+    return Answer(message)
+
+
+def _table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> Answer:
+    return Answer(columns=columns, rows=tuple(rows))
+
+
+def _sink(options: tuple[Option, ...] | None, default: SinkSpec) -> SinkSpec:
+    if options is None:
+        return default
+    try:
+        return sink_of({o.key: o.value for o in options})
+    except PenstockError as error:
+        span = options[0].span if options else None
+        raise QueryError(error.message, error.hint, span) from None
+
+
+def _start_of(options: tuple[Option, ...]) -> str:
+    start = "latest"
+    for option in options:
+        if option.key not in _QUERY_OPTIONS:
+            hint = did_you_mean(option.key, _QUERY_OPTIONS, "options of a query")
+            raise QueryError(f"a query has no option {option.key}", hint, option.span)
+        start = str(option.value)
+        if start not in ("latest", "earliest"):
+            hint = "write from = 'earliest' or 'latest'"
+            raise QueryError(f"from = {start} is not known", hint, option.span)
+    return start
+
+
+def _create_stream(script: _Script, statement: CreateStream) -> Action:
+    engine, draft = script.engine, script.draft
+    if statement.query is not None:
+        raise QueryError(
+            "streams derived from streams are not supported yet",
+            "query the source stream directly for now",
+            statement.span,
+        )
+    if statement.name.lower() in draft.streams:
+        hint = f"DROP STREAM {statement.name} first, or choose another name"
+        raise QueryError(f"stream {statement.name} exists already", hint, statement.span)
+    schema = Schema(tuple(Field(c.name, c.type) for c in statement.columns))
+    options = {o.key: o.value for o in statement.options}
+    try:
+        stream = define_stream(statement.name, schema, options, engine.clock_us())
+    except PenstockError as error:
+        named = next((o for o in statement.options if o.key in error.message.split()), None)
+        span = statement.span if named is None else named.span
+        raise QueryError(error.message, error.hint, span) from None
+    draft.streams[stream.name.lower()] = stream
+    return lambda: _done(engine.create_stream(stream), f"stream {stream.name} created")
+
+
+def _start_query(
+    script: _Script,
+    select: Select,
+    statement: CreateQuery | BareSelect,
+    name: str | None,
+    sink: SinkSpec,
+    start: str,
+) -> Action:
+    engine, draft = script.engine, script.draft
+    plan = engine.plan(select, draft.catalog)
+    text = script.text[statement.span.start : statement.span.end]
+    draft.unnamed += 1
+    draft.queries[(name or f" {draft.unnamed}").lower()] = plan.bound.source.stream.name
+
+    def act() -> Answer:
+        query = engine.start_query(plan, text, name, sink, None, start)
+        notes = "".join(f"; note: {note}" for note in plan.bound.notes)
+        return Answer(f"query {query.name} registered{notes}", query=query)
+
+    return act
+
+
+def _drop_stream(script: _Script, name: str, cascade: bool, statement: Drop) -> Action:
+    engine, draft = script.engine, script.draft
+    stream = draft.catalog.require(name, statement.span)
+    own = stream.name.lower()
+    readers = [q for q, s in draft.queries.items() if s.lower().split(".")[0] == own]
+    if readers and not cascade:
+        raise QueryError(
+            f"stream {stream.name} is read by {len(readers)} queries: {', '.join(readers[:5])}",
+            f"drop them first, or DROP STREAM {stream.name} CASCADE",
+            statement.span,
+        )
+    for reader in readers:
+        del draft.queries[reader]
+    del draft.streams[own]
+    return lambda: _done(engine.drop_stream(name, cascade), f"stream {stream.name} dropped")
+
+
+def _explain(script: _Script, statement: Explain) -> Action:
+    engine = script.engine
+    if statement.select is None:
+        name = str(statement.name)
+        if name.lower() not in script.draft.queries:
+            hint = did_you_mean(name, script.draft.queries, "queries")
+            raise QueryError(f"query {name} not found", hint, statement.span)
+        return lambda: Answer(text=engine.query(name).explain() + _figures(engine, name, statement))
+    plan = engine.plan(statement.select, script.draft.catalog)
+    return lambda: Answer(text=engine.explain_plan(plan))
+
+
+def _figures(engine: Engine, name: str, statement: Explain) -> str:
+    if not statement.analyze:
+        return ""
+    status = engine.query(name).status
+    ring = next((r for r in engine.rings() if r["ring"] == status.ring), {})
+    figures = ", ".join(f"{k} {v}" for k, v in ring.items() if k not in ("ring", "error") and v)
+    return f"\nseen      state {status.state}, rows {status.rows}, late {status.late}; ring: {figures}"
+
+
+def _set(script: _Script, statement: SetOption) -> Action:
+    engine, draft, option = script.engine, script.draft, statement.option
+    if statement.stream is None:
+        changed = engine.settings.changed({option.key: option.value})
+
+        def act() -> Answer:
+            engine.settings = changed
+            return Answer(f"{option.key} = {option.value}")
+
+        return act
+    stream = draft.catalog.require(statement.stream, statement.span)
+    if option.key not in ("estimator", "slack"):
+        hint = did_you_mean(option.key, ("estimator", "slack"), "settings of a stream")
+        raise QueryError(f"a stream has no setting {option.key}", hint, statement.span)
+    if option.key == "estimator":
+        kept = stream.slack_us if option.value == "fixed" else None
+        slack = None if kept is None else f"{kept} us"
+        new = with_disorder(replace(stream, slack_us=None), option.value, slack)
+    else:
+        new = with_disorder(stream, "fixed", option.value)
+    draft.streams[new.name.lower()] = new
+    return lambda: _done(engine.change_stream(new), f"{new.name}.{option.key} = {option.value}")

@@ -1,0 +1,201 @@
+"""Selection against its twin, and the paper's worked example."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests import reference
+from tests.kernels.batches import TYPES, batches, to_arrow, values_of
+
+from penstock.errors import PenstockError
+from penstock.kernels.selection import Matches, build_selection, rows_by_slot, select
+from penstock.plan.specs import Interval, SlotSpec, Term, ValueSet
+
+
+def per_row(matches: Matches) -> list[list[int]]:
+    ends = matches.offsets
+    return [matches.slots[ends[i] : ends[i + 1]].tolist() for i in range(len(ends) - 1)]
+
+
+def only(*intervals: Interval, null: bool = False) -> ValueSet:
+    return ValueSet(intervals, null)
+
+
+def equal(value: Any) -> ValueSet:
+    return only(Interval(value, True, value, True))
+
+
+@st.composite
+def value_sets(draw: st.DrawFn, type_: str) -> ValueSet:
+    """Cut the domain at some constants and take some of the pieces."""
+    constants = draw(st.lists(values_of(type_), max_size=4))
+    if type_ in ("bigint", "decimal(5,2)", "decimal(38,10)"):
+        constants += draw(st.lists(st.sampled_from([2**63, -(2**63) - 1, 2**130]), max_size=1))
+    distinct = {reference.order(c): c for c in constants}
+    cuts = [distinct[key] for key in sorted(distinct)]
+    pieces = [Interval(None, False, cuts[0] if cuts else None, False)]
+    for i, cut in enumerate(cuts):
+        pieces.append(Interval(cut, True, cut, True))
+        pieces.append(Interval(cut, False, cuts[i + 1] if i + 1 < len(cuts) else None, False))
+    taken = []
+    for piece in pieces:
+        if draw(st.booleans()):
+            joins = taken and taken[-1].high == piece.low and draw(st.booleans())
+            if joins and (taken[-1].high_closed or piece.low_closed):
+                last = taken.pop()
+                piece = Interval(last.low, last.low_closed, piece.high, piece.high_closed)
+            taken.append(piece)
+    return ValueSet(tuple(taken), draw(st.booleans()))
+
+
+@st.composite
+def slot_specs(draw: st.DrawFn, types: dict[str, str]) -> tuple[SlotSpec, ...]:
+    def term() -> Term:
+        names = draw(st.lists(st.sampled_from(sorted(types)), unique=True, max_size=len(types)))
+        return Term(tuple((n, draw(value_sets(types[n]))) for n in names))
+
+    count = draw(st.integers(0, 6))
+    return tuple(
+        SlotSpec(7 * i + 3, tuple(term() for _ in range(draw(st.integers(0, 3)))))
+        for i in range(count)
+    )
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.data())
+def test_selection_agrees_with_its_twin_on_every_type(data: st.DataObject) -> None:
+    drawn = data.draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=3))
+    types = {f"a{i}": type_ for i, type_ in enumerate(drawn)}
+    slots = data.draw(slot_specs(types))
+    batch, rows = data.draw(batches(types))
+    matches = select(build_selection(slots, types), batch)
+    assert per_row(matches) == reference.select(slots, rows)
+    assert matches.offsets.dtype == np.int64
+    assert matches.slots.dtype == np.int32
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_hundreds_of_slots_over_many_blocks_of_rows_agree_with_the_twin(seed: int) -> None:
+    random_ = random.Random(seed)
+    types = {"i": "int", "d": "double", "s": "string"}
+    values = {
+        "i": lambda: random_.randrange(60),
+        "d": lambda: random_.choice([float("nan"), round(random_.gauss(0, 3), 1)]),
+        "s": lambda: random_.choice("abcdefgh") * random_.randrange(3),
+    }
+
+    def term() -> Term:
+        sets = []
+        for name in random_.sample(sorted(types), random_.randrange(1, 4)):
+            low, high = sorted((values[name](), values[name]()), key=reference.order)
+            interval = Interval(low, random_.random() < 0.5, high, random_.random() < 0.5)
+            if reference.order(low) == reference.order(high):
+                interval = Interval(low, True, low, True)
+            sets.append((name, only(interval, null=random_.random() < 0.1)))
+        return Term(tuple(sets))
+
+    slots = [
+        SlotSpec(i, tuple(term() for _ in range(random_.choice([1, 1, 2])))) for i in range(150)
+    ]
+    rows = [
+        {n: None if random_.random() < 0.1 else make() for n, make in values.items()}
+        for _ in range(1500)
+    ]
+    columns = [to_arrow([row[n] for row in rows], types[n]) for n in types]
+    batch = pa.RecordBatch.from_arrays(columns, list(types))
+    assert per_row(select(build_selection(slots, types), batch)) == reference.select(slots, rows)
+
+
+def test_the_worked_example_of_the_paper() -> None:
+    q1 = Term((("A1", equal(20)), ("A2", equal("C02")), ("A3", equal(50))))
+    q2 = Term((("A1", only(Interval(10, False, None, False))), ("A2", equal("C04"))))
+    q3 = Term((("A1", equal(30)), ("A3", only(Interval(30, True, 50, True)))))
+    slots = [SlotSpec(i + 1, (term,)) for i, term in enumerate((q1, q2, q3))]
+    selection = build_selection(
+        slots, {"A1": "int", "A2": "string", "A3": "int"}, order=("A1", "A2", "A3")
+    )
+    tuples = pa.table({"A1": [40, 20, 10], "A2": ["C04", "C02", "C04"], "A3": [50, 50, 20]})
+    batch = tuples.to_batches()[0]
+    assert [[slots[p].slot for p in row] for row in per_row(select(selection, batch))] == [
+        [2],
+        [1],
+        [],
+    ]
+    assert select(selection, batch.slice(0, 1)).visits == 3
+    assert select(selection, batch.slice(2, 1)).visits == 1  # t3 is dropped after A1
+
+
+def test_regions_are_constants_and_the_gaps_between_and_null() -> None:
+    slots = [SlotSpec(0, (Term((("a", equal(c)),)),)) for c in (20, 10, 20, 30)]
+    selection = build_selection(slots, {"a": "int"})
+    assert selection.attributes[0][1].count == 2 * 3 + 1 + 1
+
+
+def test_attributes_of_most_terms_come_first_unless_an_order_is_given() -> None:
+    slots = [SlotSpec(0, (Term((("a", equal(1)),)), Term((("a", equal(2)), ("b", equal(1))))))]
+    types = {"a": "int", "b": "int"}
+    assert [name for name, _ in build_selection(slots, types).attributes] == ["a", "b"]
+    assert [name for name, _ in build_selection(slots, types, ["b"]).attributes] == ["b", "a"]
+
+
+def test_a_slot_without_terms_never_matches_and_an_empty_term_always_does() -> None:
+    slots = [SlotSpec(0, ()), SlotSpec(1, (Term(()),)), SlotSpec(2, (Term(()), Term(())))]
+    batch = pa.RecordBatch.from_pydict({"a": [1, 2]})
+    assert per_row(select(build_selection(slots, {"a": "bigint"}), batch)) == [[1, 2], [1, 2]]
+
+
+def test_null_is_in_no_interval() -> None:
+    everything = only(Interval(None, False, None, False))
+    slots = [
+        SlotSpec(0, (Term((("a", everything),)),)),
+        SlotSpec(1, (Term((("a", only(null=True)),)),)),
+    ]
+    batch = pa.RecordBatch.from_pydict({"a": pa.array([1, None])})
+    assert per_row(select(build_selection(slots, {"a": "bigint"}), batch)) == [[0], [1]]
+
+
+def test_dictionaries_with_duplicates_and_nulls_are_read_by_value() -> None:
+    dictionary = pa.array(["x", None, "x", "y"])
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 3, None], pa.int8()), dictionary)
+    slots = [
+        SlotSpec(0, (Term((("s", equal("x")),)),)),
+        SlotSpec(1, (Term((("s", only(null=True)),)),)),
+    ]
+    batch = pa.RecordBatch.from_arrays([column], ["s"])
+    found = per_row(select(build_selection(slots, {"s": "string"}), batch))
+    assert found == [[0], [1], [0], [], [1]]
+
+
+@given(st.lists(st.sets(st.integers(0, 4)), max_size=20))
+@settings(deadline=None)
+def test_rows_by_slot_is_the_transpose(rows: list[set[int]]) -> None:
+    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    slots = np.array([s for row in rows for s in sorted(row)], np.int32)
+    ends, found = rows_by_slot(Matches(5, offsets, slots, 0))
+    assert [found[ends[s] : ends[s + 1]].tolist() for s in range(5)] == [
+        [i for i, row in enumerate(rows) if s in row] for s in range(5)
+    ]
+
+
+def test_constants_of_another_type_are_refused() -> None:
+    slots = [SlotSpec(0, (Term((("a", equal(1.5)),)),))]
+    with pytest.raises(PenstockError, match=r"1\.5 is not a constant of type int"):
+        build_selection(slots, {"a": "int"})
+
+
+def test_overlapping_intervals_are_refused() -> None:
+    overlapping = only(Interval(1, True, 5, True), Interval(5, True, 9, True))
+    with pytest.raises(PenstockError, match="overlap"):
+        build_selection([SlotSpec(0, (Term((("a", overlapping),)),))], {"a": "int"})
+
+
+def test_columns_of_another_arrow_type_are_refused() -> None:
+    selection = build_selection([SlotSpec(0, (Term((("a", equal(1)),)),))], {"a": "int"})
+    with pytest.raises(PenstockError, match="Arrow type double was given as int"):
+        select(selection, pa.RecordBatch.from_pydict({"a": [1.0]}))
