@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
-
-try:
-    __version__ = version("penstock")
-except PackageNotFoundError:  # run from a source tree that is not installed
-    __version__ = "0+unknown"
 
 if TYPE_CHECKING:
     from penstock.errors import EngineError, PenstockError, QueryError, WorkspaceError
@@ -45,6 +39,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("penstock")
+        except PackageNotFoundError:  # a source tree that is not installed
+            return "0+unknown"
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module penstock has no attribute {name}")

@@ -1,7 +1,7 @@
-"""Names and types of a stream's columns; types are Spark's simple strings (`bigint`, `decimal(10,2)`).
+"""Names and types of a stream's columns, in Spark's simple strings (`bigint`, `decimal(10,2)`).
 
-Types are plain text so that the pure layers need no Spark; `arrow_type` is the one mapping to Arrow,
-and it is the mapping that Spark itself uses between the JVM and Python.
+Types are plain text so that the pure layers need no Spark; `arrow_type` is the one mapping to
+Arrow, and it is the mapping that Spark itself uses between the JVM and Python.
 """
 
 from __future__ import annotations

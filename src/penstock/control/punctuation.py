@@ -1,8 +1,8 @@
 """Punctuation: up to which event time a stream is declared complete. Facts in, decision out.
 
-Each estimator answers one question: given what was seen of the delays, how far may we go? The answer
-never moves back, is whole milliseconds (the resolution of Spark's watermark), and is decided before
-the micro-batch it applies to, so a replay of that micro-batch uses the same one.
+Each estimator answers one question: given what was seen of the delays, how far may we go? The
+answer never moves back, is whole milliseconds (the resolution of Spark's watermark), and is
+decided before the micro-batch it applies to, so a replay of that micro-batch uses the same one.
 
 `fixed`  t_p = latest event time - slack: what Spark users write today.
 `max`    t_p = t_n - largest delay seen (STREAM's input manager); t_n is the latest arrival. Where a

@@ -17,7 +17,7 @@ NOWHERE = Span(0, 0)
 
 
 def _span() -> Span:
-    return field(default=NOWHERE, compare=False, repr=False)  # type: ignore[no-any-return]
+    return field(default=NOWHERE, compare=False, repr=False)
 
 
 Operator = OneOf["=", "<>", "<", "<=", ">", ">=", "<=>"]
@@ -129,7 +129,7 @@ class Star:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """`[RANGE n unit SLIDE n unit WATTR column DRATIO p%]`, `[NOW]` or `[UNBOUNDED]`; absent parts None."""
+    """`[RANGE … SLIDE … WATTR column DRATIO p%]`, `[NOW]`, `[UNBOUNDED]`; absent parts None."""
 
     kind: OneOf["range", "now", "unbounded"]
     range_us: int | None = None

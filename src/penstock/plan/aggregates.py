@@ -48,7 +48,7 @@ class Merge:
 
 
 def merge_of(name: str, type_: str | None) -> Merge | None:
-    """How to compute `name(x)` from partials for an argument type (None: COUNT(*)); None: cannot."""
+    """How to compute `name(x)` from partials by x's type (None: COUNT(*)); None if it cannot."""
     if name == "count":
         return Merge(((("count_star" if type_ is None else "count"), "bigint"),), "sum({0})")
     if type_ is None:
@@ -66,7 +66,9 @@ def merge_of(name: str, type_: str | None) -> Merge | None:
             return Merge((("sum", wide),), f"cast(sum({{0}}) AS {wide})")
         case "avg" | "mean" if type_ in INTEGER_TYPES:
             total = "cast(sum(cast({0} AS decimal(19,0))) AS double)"
-            return Merge((("sum", "bigint"), ("count", "bigint")), f"{total} / nullif(sum({{1}}), 0)")
+            return Merge(
+                (("sum", "bigint"), ("count", "bigint")), f"{total} / nullif(sum({{1}}), 0)"
+            )
         case "avg" | "mean" if type_ in FLOAT_TYPES:
             return Merge((("sum", "double"), ("count", "bigint")), "sum({0}) / nullif(sum({1}), 0)")
         case "min" | "max" if numeric or short_decimal or type_ in _ORDERED:

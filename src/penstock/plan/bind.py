@@ -91,7 +91,7 @@ def bind(select: Select, catalog: Catalog) -> BoundQuery:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The columns in sight; with one stream names lose their qualifier, with several they gain it."""
+    """The columns in sight; names lose their qualifier with one stream and gain it with several."""
 
     streams: tuple[tuple[StreamRef, Stream], ...]
 
@@ -138,7 +138,7 @@ class _Scope:
         raise QueryError(f"column {column.name} not found in {where}", hint, column.span)
 
     def _is_window_column(self, column: Column) -> bool:
-        """`window_start`, `window_end`: columns of every window result, unless the stream has such."""
+        """`window_start`, `window_end` of window results, unless the stream has such columns."""
         return (
             len(self.streams) == 1
             and column.qualifier is None

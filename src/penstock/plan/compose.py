@@ -87,7 +87,7 @@ class _Deriver:
             raise
 
     def attribute(self, expr: Expr) -> Attribute | None:
-        """A key or argument as a column of the stage's input, if it may be computed for every row."""
+        """A key or argument as a column of the stage's input, if every row may compute it."""
         if isinstance(expr, Column):
             return Attribute(expr.name, self.types[expr.name], "")
         return self.derive(expr) if cannot_fail(expr, self._type) else None
@@ -183,7 +183,7 @@ def _expressions(query: BoundQuery) -> list[Expr]:
     return [*(i.expr for i in query.items), *(() if query.having is None else (query.having,))]
 
 
-def _argument(call: Aggregate, deriver: _Deriver) -> Attribute | None | str:
+def _argument(call: Aggregate, deriver: _Deriver) -> Attribute | str | None:
     """The attribute an aggregate reads; None for COUNT(*); "unknown" if it cannot be one."""
     match call.arguments:
         case ():

@@ -54,19 +54,23 @@ def _window_lines(query: BoundQuery, composed: Composed) -> list[str]:
     lines = [f"window    {span} on {composition.event_time}"]
     if composition.preaggregated:
         kinds = [f"{p.kind}({p.argument or '*'})" for p in composition.partials]
-        lines.append(f"partials  {', '.join(kinds)} per query, group and window, before the shuffle")
+        lines.append(
+            f"partials  {', '.join(kinds)} per query, group and window, before the shuffle"
+        )
     else:
         shipped = ", ".join(composition.shipped)
         lines.append(f"partials  none: Spark aggregates the rows themselves ({shipped})")
     stream = query.source.stream
     if stream.estimator == "fixed" and stream.slack_us is not None:
-        lines.append(f"disorder  fixed: windows close {duration(stream.slack_us)} behind the latest")
+        lines.append(
+            f"disorder  fixed: windows close {duration(stream.slack_us)} behind the latest"
+        )
     else:
         lines.append("disorder  max: windows close behind the largest delay seen")
     if composition.drop_ratio is not None:
         lines.append(
-            f"          DRATIO {composition.drop_ratio:.4%} is kept, but not yet used: the estimator"
-            " that spends it is not there; max loses less and waits longer"
+            f"          DRATIO {composition.drop_ratio:.4%} is kept, but not yet spent: the"
+            " estimator for it is not there; max loses less and waits longer"
         )
     return lines
 
@@ -93,8 +97,16 @@ def _set(values: ValueSet) -> str:
 def _interval(interval: Interval) -> str:
     if interval.low is not None and interval.low == interval.high:
         return f"{{{interval.low!r}}}"
-    low = "(-inf" if interval.low is None else f"{'[' if interval.low_closed else '('}{interval.low!r}"
-    high = "inf)" if interval.high is None else f"{interval.high!r}{']' if interval.high_closed else ')'}"
+    low = (
+        "(-inf"
+        if interval.low is None
+        else f"{'[' if interval.low_closed else '('}{interval.low!r}"
+    )
+    high = (
+        "inf)"
+        if interval.high is None
+        else f"{interval.high!r}{']' if interval.high_closed else ')'}"
+    )
     return f"{low}, {high}"
 
 

@@ -1,7 +1,7 @@
 """The contract between plan and runtime: plain frozen data, all of it JSON.
 
-A ring is built from a `Composition` alone; a query of that composition is a `SlotSpec`, data that the
-ring's first stage looks up for every micro-batch. Nothing in a slot changes the Spark plan.
+A ring is built from a `Composition` alone; a query of that composition is a `SlotSpec`, data that
+the ring's first stage looks up for every micro-batch. Nothing in a slot changes the Spark plan.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Literal as OneOf
 
 # A constant in the value domain of its attribute's type:
-#   integers, dates (days), timestamps (microseconds), decimals (unscaled, at the column's scale): int
-#   float and double: float; string: str; boolean: 0 or 1
+#   integers, dates (days), timestamps (microseconds), decimals (unscaled, at the column's scale):
+# int   float and double: float; string: str; boolean: 0 or 1
 Constant = int | float | str
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Values between two constants; None is unbounded. NaN sorts above every number, as in Spark."""
+    """Values between two constants; None is unbounded. NaN is above every number, as in Spark."""
 
     low: Constant | None
     low_closed: bool
@@ -27,7 +27,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class ValueSet:
-    """Which values of an attribute satisfy: a sorted union of disjoint intervals, and NULL or not."""
+    """Values of an attribute that satisfy: sorted disjoint intervals, and NULL or not."""
 
     intervals: tuple[Interval, ...]
     null: bool
@@ -94,10 +94,10 @@ class Composition:
     """What a ring computes, without its queries' constants: equal compositions share a ring.
 
     Which stream columns the predicates name is data of the slots, not part of the composition.
-    A SELECT ring ships columns and projects `outputs` over them. A WINDOW ring either pre-aggregates
-    (`partials`; `keys` are attribute names, seen as __k0…; `outputs` and `having` speak of __k and of
-    the `aggregates` __a0…), or ships rows once per window and leaves all the rest to Spark
-    (`keys`, `outputs` and `having` are SQL over the shipped columns).
+    A SELECT ring ships columns and projects `outputs` over them. A WINDOW ring either pre-
+    aggregates (`partials`; `keys` are attribute names, seen as __k0…; `outputs` and `having` speak
+    of __k and of the `aggregates` __a0…), or ships rows once per window and leaves all the rest to
+    Spark (`keys`, `outputs` and `having` are SQL over the shipped columns).
     """
 
     kind: OneOf["select", "window"]

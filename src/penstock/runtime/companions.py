@@ -1,7 +1,7 @@
-"""What would otherwise be lost: late tuples and bad records, kept as files of `<stream>.late`, `.bad`.
+"""What would otherwise be lost: late tuples and bad records, kept for `<stream>.late` and `.bad`.
 
-Files are named by what they hold (ring and epoch, or the piece of input), so writing them again after
-a crash changes nothing.
+Files are named by what they hold (ring and epoch, or the piece of input), so writing them again
+after a crash changes nothing.
 """
 
 from __future__ import annotations

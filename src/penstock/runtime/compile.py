@@ -5,9 +5,9 @@
     punctuation ────────────────┘
     rows with the stage inside ─ outputs                                                    SELECT
 
-Both inputs of a WINDOW ring carry a watermark on `__end` with no delay. Spark's watermark is the lower
-of the two, and no window row lies at or below the punctuation of its micro-batch: so Spark closes a
-window exactly when the punctuation has passed its end, and drops nothing on its own.
+Both inputs of a WINDOW ring carry a watermark on `__end` with no delay. Spark's watermark is the
+lower of the two, and no window row lies at or below the punctuation of its micro-batch: so Spark
+closes a window exactly when the punctuation has passed its end, and drops nothing on its own.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 
 from penstock.plan.catalog import Stream
 from penstock.plan.specs import Composition
-from penstock.runtime.datasource import EPOCH, run_in_map
-from penstock.runtime.stage import SHIFT_US, StageConfig
+from penstock.runtime.config import EPOCH, SHIFT_US, StageConfig
+from penstock.runtime.datasource import run_in_map
 from penstock.schema import Field, Schema
 
 _HAVING = "__having"
@@ -70,7 +70,8 @@ def ring_frame(
         .load()
         .withWatermark("__end", "0 seconds")
     )
-    # must still name `__end` when `__slot` is known to be NULL: else Spark pushes it below the watermark
+    # must still name `__end` when `__slot` is known to be NULL: else Spark pushes it below the
+    # watermark
     only_data = "if(`__end` IS NULL, true, `__slot` IS NOT NULL)"
     united = (
         rows.withWatermark("__end", "0 seconds")

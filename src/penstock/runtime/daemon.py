@@ -1,7 +1,7 @@
 """Spark's Python worker daemon with penstock loaded before it forks.
 
-Loading numba and the compiled kernels takes well over a second. Done once in the daemon, every worker
-that it forks has them at once.
+Loading numba and the compiled kernels takes well over a second. Done once in the daemon, every
+worker that it forks has them at once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,6 @@ from pyspark.daemon import manager
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["pyspark.worker"]:
-        import penstock.runtime.datasource
-        import penstock.runtime.sources.reading  # noqa: F401
+        import penstock.runtime.sources.reading
+        import penstock.runtime.stage  # noqa: F401
     manager()

@@ -1,23 +1,23 @@
 """penstock's streaming data sources for Spark: rows with the ring's stage inside, and punctuations.
 
-Spark calls `latestOffset` and `partitions` in a planner process of their own and `read` in tasks; all
-of them ask the epoch service. Offsets are epoch numbers (rows) and event times (punctuations).
+Spark calls `latestOffset` and `partitions` in a planner process of their own and `read` in tasks;
+all of them ask the epoch service. Offsets are epoch numbers (rows) and event times (punctuations).
+The kernels are imported in the tasks only: a planner process must start fast.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from penstock.control.punctuation import NEVER_US
+from penstock.runtime.config import EPOCH, SHIFT_US, StageConfig
 from penstock.runtime.service import ask
-from penstock.runtime.stage import END, SHIFT_US, StageConfig, TaskReport, stage_for
-
-EPOCH = "__epoch"
 
 
 def config_of(options: Any) -> StageConfig:
@@ -47,6 +47,7 @@ class RowReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from penstock.runtime.sources.reading import open_pieces
+        from penstock.runtime.stage import TaskReport, stage_for
 
         epoch, part, pieces = partition.value
         report = TaskReport()
@@ -70,7 +71,7 @@ class RowReader(DataSourceStreamReader):
 
 
 class RowSource(DataSource):
-    """The tuples of a stream that penstock reads itself, after (or, raw, before) the ring's stage."""
+    """Tuples of a stream that penstock reads itself, after (or, raw, before) the ring's stage."""
 
     @classmethod
     def name(cls) -> str:
@@ -99,7 +100,7 @@ class PunctuationReader(DataSourceStreamReader):
         return [InputPartition(end["punctuation_us"])] if moved else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        end = pa.array([partition.value + SHIFT_US]).cast(END)
+        end = pa.array([partition.value + SHIFT_US], pa.timestamp("us", tz="UTC"))
         yield pa.RecordBatch.from_arrays([end], names=["__end"])
 
 
@@ -123,6 +124,8 @@ def run_in_map(config_text: str, numbered: bool) -> Any:
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
+        from penstock.runtime.stage import TaskReport, stage_for
+
         config = StageConfig(**json.loads(config_text))
         context = TaskContext.get()
         assert context is not None
@@ -136,13 +139,12 @@ def run_in_map(config_text: str, numbered: bool) -> Any:
         epoch = ask(config.address, "epoch", {"ring": config.ring, "number": number})
         compiled = stage_for(config, epoch["version"])
         report = TaskReport()
-        for batch in _chain(first, batches):
-            yield from compiled.run(iter([batch]), epoch, report, lambda _, b=batch: iter([b]))
+        for batch in chain([first], batches):
+            yield from compiled.run(iter([batch]), epoch, report, _again(batch))
         report.send(config, number, context.partitionId())
 
     return stage
 
 
-def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
+def _again(batch: pa.RecordBatch) -> Callable[[list[str]], Iterator[pa.RecordBatch]]:
+    return lambda _: iter([batch])

@@ -89,7 +89,7 @@ class Dispatcher:
 
 
 def _with_slot_lists(table: pa.Table) -> pa.Table:
-    """Window rows have one slot, selected tuples a list: make it a list in one chunk, from offset 0."""
+    """Window rows have one slot, selected tuples a list: make both a list, one chunk, offset 0."""
     table = table.combine_chunks()
     if not table.num_rows:
         return table

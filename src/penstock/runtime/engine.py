@@ -1,40 +1,38 @@
-"""The engine: streams and queries in, running rings out. One screen per query's life: see `register`."""
+"""The engine: streams and queries in, running rings out.
+
+A query's life is `register`: parse → bind → compose (`plan`) → allocate → publish (`start_query`).
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.errors import EngineError, PenstockError, QueryError
+from penstock.errors import EngineError, QueryError
 from penstock.language import parse
 from penstock.language.ast import BareSelect, CreateQuery, Select
 from penstock.plan.bind import BoundQuery, bind
 from penstock.plan.catalog import Catalog, OptionValue, Stream, check_stream, did_you_mean
-from penstock.plan.codec import composition_from, dumps
+from penstock.plan.codec import dumps
 from penstock.plan.compose import Composed, compose
 from penstock.plan.explain import Sharing, explain_query
 from penstock.plan.specs import SlotSpec
 from penstock.runtime.analyzer import Analyzer
-from penstock.runtime.companions import Companions
 from penstock.runtime.compile import runs_in_reader
 from penstock.runtime.datasource import PunctuationSource, RowSource
-from penstock.runtime.dispatch import CallbackSink, Dispatcher, Sink
-from penstock.runtime.epochs import EpochKeeper, Report, RingEpochs
+from penstock.runtime.dispatch import CallbackSink, Sink
+from penstock.runtime.manager import RingManager, output_names
 from penstock.runtime.query import Query, QueryStatus
-from penstock.runtime.registry import QueryRow, Registry, RingRow
-from penstock.runtime.ring import Ring
-from penstock.runtime.service import EpochServer
+from penstock.runtime.registry import QueryRow, Registry
 from penstock.runtime.session import start_spark
 from penstock.runtime.settings import Settings
 from penstock.runtime.sinks.files import FileSink
@@ -42,9 +40,8 @@ from penstock.runtime.sinks.log import ResultLog
 from penstock.runtime.sinks.memory import MemorySink
 from penstock.runtime.sinks.rows import json_lines
 from penstock.runtime.sinks.spec import Callback, SinkSpec, sink_of
-from penstock.runtime.stage import StageConfig
 from penstock.runtime.statements import Answer, run_script
-from penstock.runtime.streams import estimator_of, planner_of, readable, with_disorder
+from penstock.runtime.streams import readable, with_disorder
 from penstock.runtime.workspace import Workspace
 from penstock.schema import Field, Schema
 
@@ -73,17 +70,21 @@ class Plan:
 class Engine:
     """Runs continuous queries on Spark.
 
-    >>> from penstock import Engine
-    >>> with Engine() as engine:                                             # doctest: +SKIP
-    ...     engine.execute("CREATE STREAM S (id INT, ts TIMESTAMP) WITH (source='file', …)")
-    ...     query = engine.register("SELECT id FROM S WHERE id > 5")
-    ...     engine.await_idle()
-    ...     query.results().to_pylist()
+    spark: a session you already have; without one, Spark is started here and stopped with the
+    engine. workspace: a directory for all that lasts; without one, a temporary directory. bounded:
+    read what the sources hold, exactly, then flush: `finish()`. terminal: takes (query name, rows)
+    of queries whose sink is the terminal.
 
-    spark: a session you already have; without one, Spark is started here and stopped with the engine.
-    workspace: a directory for all that lasts; without one, a temporary directory.
-    bounded: read what the sources hold, exactly, then flush: `finish()`.
-    terminal: takes (query name, rows) of queries whose sink is the terminal.
+    >>> from penstock import Engine
+    >>> from penstock.testing import ScriptedStream
+    >>> engine = Engine(spark)
+    >>> readings = ScriptedStream(engine, "Readings", "id INT, ts TIMESTAMP", event_time="ts")
+    >>> query = engine.register("SELECT id FROM Readings WHERE id > 1")
+    >>> readings.push([{"id": 1, "ts": 0}, {"id": 2, "ts": 0}])
+    >>> engine.await_idle()
+    >>> query.results().to_pylist()
+    [{'id': 2}]
+    >>> engine.stop()
     """
 
     def __init__(
@@ -98,10 +99,10 @@ class Engine:
     ) -> None:
         self.settings = Settings().changed(settings or {})
         self.workspace = Workspace(workspace)
+        self._owns_spark = spark is None
         try:
             self.registry = Registry(self.workspace.catalog)
-            self._owns_spark = spark is None
-            self.spark = start_spark(self.settings.cores, self.settings.memory) if spark is None else spark
+            self.spark = spark or self._start_spark()
         except BaseException:
             self.workspace.close()
             raise
@@ -109,33 +110,27 @@ class Engine:
         self.clock_us = clock_us
         self._terminal = terminal or _print_rows
         self._guard = threading.RLock()
-        self._rings: dict[str, Ring] = {}
-        self._frames: dict[str, DataFrame] = {}
         self._functions: dict[int, Callback] = {}
         self._memory: dict[int, MemorySink] = {}
-        self._idle_since: dict[str, float] = {}
-        self._together = 0
-        self._stopped = threading.Event()
+        self._stopped = False
         self.spark.dataSource.register(RowSource)
         self.spark.dataSource.register(PunctuationSource)
         self.analyzer = Analyzer(self.spark)
-        self._companions = Companions(
-            self.workspace, self.registry, lambda slot: self.registry.query_by_slot(slot).name
+        self._manager = RingManager(
+            self.spark,
+            self.workspace,
+            self.registry,
+            lambda: self.settings,
+            lambda name: self.catalog.get(name),
+            self._sink,
+            clock_us,
+            bounded,
         )
-        parallelism = self.settings.parallelism or self.spark.sparkContext.defaultParallelism
-        self.epochs = EpochKeeper(self.registry, self._keep_rows, parallelism)
-        self._server = EpochServer(self.epochs.calls(), self._service_host())
-        self._resume()
-        self._supervisor = threading.Thread(
-            target=self._supervise, name="penstock-supervisor", daemon=True
-        )
-        self._supervisor.start()
+        self._manager.resume()
 
-    def _service_host(self) -> str:
-        """Loopback, unless Spark's executors run elsewhere and must reach the driver."""
-        if self.spark.sparkContext.master.startswith("local"):
-            return "127.0.0.1"
-        return self.spark.conf.get("spark.driver.host", "127.0.0.1") or "127.0.0.1"
+    def _start_spark(self) -> SparkSession:
+        log = None if self.workspace.temporary else self.workspace.path / "spark.log"
+        return start_spark(self.settings.cores, self.settings.memory, log)
 
     def __enter__(self) -> Engine:
         return self
@@ -159,7 +154,14 @@ class Engine:
         estimator: str | None = None,
         slack: str | None = None,
     ) -> Stream:
-        """Make any streaming DataFrame a stream; after a restart, hand it over again."""
+        """Make any streaming DataFrame a stream; after a restart, hand it over again.
+
+        >>> engine = Engine(spark)
+        >>> ticks = spark.readStream.format("rate").load()
+        >>> engine.stream("Ticks", ticks, event_time="timestamp").schema.names
+        ('timestamp', 'value')
+        >>> engine.stop()
+        """
         if not dataframe.isStreaming:
             hint = "make it with spark.readStream, or write its rows to files for CREATE STREAM"
             raise EngineError(f"the DataFrame for {name} is not streaming", hint)
@@ -172,14 +174,11 @@ class Engine:
                 hint = "drop it first, or use another name"
                 raise EngineError(f"stream {name} exists with another definition", hint)
             self.registry.put_stream(stream)
-            self._frames[name.lower()] = dataframe
-            for ring in self.registry.rings():
-                if ring.stream.lower() == name.lower() and ring.state == "running":
-                    self._open_ring(ring)
-        self._start_pending()
+            self._manager.hand_over(name, dataframe)
         return stream
 
     def create_stream(self, stream: Stream) -> None:
+        """Take a stream into the catalog (CREATE STREAM)."""
         with self._guard:
             if self.catalog.get(stream.name) is not None:
                 raise EngineError(f"stream {stream.name} exists already", "drop it first")
@@ -189,23 +188,20 @@ class Engine:
         """Take over another definition of disorder; running rings follow at their next epoch."""
         with self._guard:
             self.registry.put_stream(stream)
-            for ring in self._rings.values():
-                if ring.stream.name.lower() == stream.name.lower():
-                    state = self.epochs.state(ring.id)
-                    state.estimator = estimator_of(stream)
-                    state.hold = self._holds(stream, state.composition.drop_ratio)
+            self._manager.follow(stream)
 
     def readers_of(self, stream: str) -> list[str]:
         """Names of the running queries on a stream or on its companions."""
         rings = {r.id: r.stream.lower() for r in self.registry.rings()}
-        prefix = stream.lower()
+        own = stream.lower()
         return [
             q.name
             for q in self.registry.queries()
-            if rings[q.ring] == prefix or rings[q.ring].startswith(prefix + ".")
+            if rings[q.ring] == own or rings[q.ring].startswith(own + ".")
         ]
 
     def drop_stream(self, name: str, cascade: bool = False) -> None:
+        """Remove a stream that nobody reads, or (cascade) with all who do."""
         with self._guard:
             stream = self.catalog.require(name)
             readers = self.readers_of(stream.name)
@@ -217,19 +213,31 @@ class Engine:
                 )
             for reader in readers:
                 self.drop_query(reader)
-            for ring in self.registry.rings():
-                base = ring.stream.lower()
-                if base == name.lower() or base.startswith(name.lower() + "."):
-                    self._retire(ring.id)
-            self._frames.pop(name.lower(), None)
+            self._manager.forget(stream.name)
             self.registry.drop_stream(stream.name)
+            self.workspace.forget_companions(stream.name)
 
     # queries
 
     def execute(self, text: str) -> list[Answer]:
-        """Run a script; all of it is checked before any of it takes effect."""
+        """Run a script; all of it is checked before any of it takes effect.
+
+        >>> engine = Engine(spark)
+        >>> answers = engine.execute('''
+        ...     CREATE STREAM Rooms (room STRING, ts TIMESTAMP)
+        ...       WITH (source = 'generator', rows = 10, event_time = 'ts');
+        ...     DESCRIBE Rooms;
+        ... ''')
+        >>> answers[0].message, answers[1].rows[1]
+        ('stream Rooms created', ('ts', 'timestamp', 'event time'))
+        >>> engine.stop()
+        """
         with self.together():
             return run_script(self, text)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Queries registered inside a `with` block start together: all see the first tuple."""
+        return self._manager.together()
 
     def register(
         self,
@@ -245,7 +253,7 @@ class Engine:
         A function as sink is called with each Arrow table of results; registering the same text
         under the same name again attaches a new function to the running query.
         """
-        statement = self._one_select(text)
+        statement = _one_select(text)
         if isinstance(statement, CreateQuery):
             name = name or statement.name
             if sink is None and statement.sink is not None:
@@ -256,14 +264,8 @@ class Engine:
             raise error.at(text) from None
         return self.start_query(plan, text, name, sink_of(sink), sink, start)
 
-    def _one_select(self, text: str) -> CreateQuery | BareSelect:
-        statements = parse(text)
-        if len(statements) != 1 or not isinstance(statements[0], (CreateQuery, BareSelect)):
-            raise EngineError("register takes one SELECT", "use execute for other statements")
-        return statements[0]
-
     def plan(self, select: Select, catalog: Catalog | None = None) -> Plan:
-        """parse → bind → compose, checked by Spark; changes nothing."""
+        """bind → compose, checked by Spark; changes nothing."""
         bound = bind(select, catalog or self.catalog)
         stream = bound.source.stream
         composed = compose(bound, lambda sql: self.analyzer.type_of(sql, stream.schema))
@@ -288,47 +290,46 @@ class Engine:
                 if callable(given) and _normal(known.text) == _normal(text):
                     return self._reattach(known, given)
                 raise EngineError(f"query {name} exists already", f"DROP QUERY {name} first")
-            ring = self._allocate(plan, replay=start == "earliest")
             with self.registry.change():
+                ring = self._manager.allocate(
+                    plan.composed.composition, plan.outputs, replay=start == "earliest"
+                )
                 slot = self.registry.add_query(name, text, ring.id, spec.dumps())
                 body = SlotSpec(slot, plan.composed.terms, plan.composed.window)
                 self.registry.publish(slot, dumps(body))
             if callable(given):
                 self._functions[slot] = given
-            if ring.id in self._rings:
-                self._rings[ring.id].dispatcher.attach(slot, self._sink(slot, name, spec))
-            else:
-                self._open_ring(ring)
-            self._idle_since.pop(ring.id, None)
-        self._start_pending()
+            self._manager.attach(ring, self.registry.query_by_slot(slot))
+        self._manager.start_pending()
         return Query(self, slot, name, plan.bound.notes)
 
     def _reattach(self, known: QueryRow, function: Callback) -> Query:
         self._functions[known.slot] = function
         self.registry.set_query_state(known.slot, "running", None)
-        if known.ring in self._rings:
-            self._rings[known.ring].dispatcher.attach(known.slot, CallbackSink(function))
+        ring = next(r for r in self.registry.rings() if r.id == known.ring)
+        self._manager.attach(ring, known)
         return Query(self, known.slot, known.name)
 
     def _free_name(self) -> str:
-        taken = {q.name.lower() for q in self.registry.queries(dropped=True)}
-        return next(n for i in range(1, len(taken) + 2) if (n := f"query_{i}") not in taken)
+        return f"query_{self.registry.next_slot()}"
 
-    def _allocate(self, plan: Plan, replay: bool) -> RingRow:
-        """A running ring of the same composition, or a new one."""
-        composition = plan.composed.composition
-        text = dumps(composition)
-        for ring in self.registry.rings():
-            if ring.composition == text and ring.state == "running" and not (ring.replay or replay):
-                return ring
-        id_ = f"{composition.kind}-{secrets.token_hex(3)}"
-        outputs = dumps(plan.outputs)
-        ring = RingRow(id_, composition.stream, text, outputs, "running", None, replay)
-        with self.registry.change():
-            self.registry.add_ring(ring)
-            if not replay:
-                self.registry.inherit_position(id_, composition.stream)
-        return ring
+    def _sink(self, query: QueryRow) -> Sink | None:
+        """Where a query's results go; None is the workspace's result log."""
+        spec = SinkSpec.loads(query.sink)
+        if query.state == "quarantined":
+            return None
+        match spec.kind:
+            case "memory":
+                return self._memory.setdefault(query.slot, MemorySink(spec.limit))
+            case "terminal":
+                return CallbackSink(lambda rows: self._terminal(query.name, rows))
+            case "callback":
+                function = self._functions.get(query.slot)
+                return None if function is None else CallbackSink(function)
+            case "results":
+                return None
+            case _:
+                return FileSink(str(spec.path), spec.kind, query.name)
 
     def query(self, name: str) -> Query:
         """The running query of that name."""
@@ -339,254 +340,92 @@ class Engine:
         return Query(self, row.slot, row.name)
 
     def queries(self) -> list[Query]:
+        """All queries that are not dropped, in order of registration."""
         return [Query(self, q.slot, q.name) for q in self.registry.queries()]
 
     def drop_query(self, name: str) -> None:
+        """Take a query out at the next micro-batch; its ring stays warm for a while."""
         with self._guard:
             query = self.query(name)
-            row = self.registry.query_by_slot(query.slot)
+            ring = self.registry.query_by_slot(query.slot).ring
             self.registry.drop_query(query.slot)
-            if row.ring in self._rings:
-                self._rings[row.ring].dispatcher.detach(query.slot)
-                if not self.registry.queries(row.ring):
-                    self._idle_since[row.ring] = time.monotonic()
+            self._functions.pop(query.slot, None)
+            self._manager.detach(ring, query.slot)
 
     def results(self, query: Query) -> pa.Table:
+        """All rows kept for a query; see `Query.results`."""
         row = self.registry.query_by_slot(query.slot)
         ring = next(r for r in self.registry.rings() if r.id == row.ring)
-        names = [f["name"] for f in _fields(ring.outputs)]
         tables = ResultLog(self.workspace.results(row.ring)).read(query.slot)
         if (memory := self._memory.get(query.slot)) is not None:
             tables += memory.rows()
         if tables:
             return pa.concat_tables(tables)
-        return pa.table({n: pa.array([], pa.null()) for n in names})
+        return pa.table({n: pa.array([], pa.null()) for n in output_names(ring)})
 
     def status_of(self, query: Query) -> QueryStatus:
+        """State and counters of a query; see `Query.status`."""
         row = self.registry.query_by_slot(query.slot)
         ring = next(r for r in self.registry.rings() if r.id == row.ring)
         state, error = row.state, row.error
         if state == "running" and ring.state == "failed":
             state, error = "failed", ring.error
-        elif state == "running" and ring.id not in self._rings:
+        elif state == "running" and not self._manager.is_open(ring.id):
             state, error = "waiting", f"hand the stream over: engine.stream('{ring.stream}', …)"
         return QueryStatus(state, row.ring, row.rows, row.late, error)
 
     def explain(self, text: str) -> str:
         """How a SELECT would be run (or is run)."""
-        statement = self._one_select(text)
+        statement = _one_select(text)
         try:
             return self.explain_plan(self.plan(statement.select))
         except QueryError as error:
             raise error.at(text) from None
 
     def explain_plan(self, plan: Plan) -> str:
+        """The text of EXPLAIN for a checked query."""
         composition = plan.composed.composition
         stream = readable(plan.bound.source.stream, self.workspace)
-        text = dumps(composition)
-        ring = next(
-            (r for r in self.registry.rings() if r.composition == text and r.state == "running"), None
-        )
-        sharing = None
-        if ring is not None:
-            sharing = Sharing(ring.id, len(self.registry.queries(ring.id)))
-        return explain_query(
-            plan.bound, plan.composed, plan.outputs, runs_in_reader(composition, stream), sharing
-        )
+        ring = self._manager.find(composition)
+        sharing = None if ring is None else Sharing(ring.id, self.registry.count_queries(ring.id))
+        in_reader = runs_in_reader(composition, stream)
+        return explain_query(plan.bound, plan.composed, plan.outputs, in_reader, sharing)
 
-    # rings
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Queries registered inside start together: all see the first tuple."""
-        with self._guard:
-            self._together += 1
-        try:
-            yield
-        finally:
-            with self._guard:
-                self._together -= 1
-        self._start_pending()
-
-    def _resume(self) -> None:
-        for ring in self.registry.rings():
-            if ring.state == "failed":
-                self.registry.set_ring_state(ring.id, "running")
-                ring = replace(ring, state="running", error=None)
-            if ring.state == "running":
-                self._open_ring(ring)
-        self._start_pending()
-
-    def _open_ring(self, row: RingRow) -> None:
-        """Make a ring ready to start; one whose DataFrame is not here yet has to wait."""
-        stream = self.catalog.get(row.stream)
-        if stream is None or row.id in self._rings:
-            return
-        stream = readable(stream, self.workspace)
-        if stream.source == "dataframe" and stream.name.lower() not in self._frames:
-            return
-        composition = composition_from(row.composition)
-        address = self._server.address
-        config = StageConfig(row.id, row.composition, dumps(stream), *asdict(address).values())
-        self.epochs.open(
-            RingEpochs(
-                row.id,
-                composition,
-                planner_of(stream, self.clock_us),
-                estimator_of(stream),
-                self._holds(stream, composition.drop_ratio),
-            )
-        )
-        dispatcher = Dispatcher(
-            row.id,
-            tuple(f["name"] for f in _fields(row.outputs)),
-            ResultLog(self.workspace.results(row.id), self.settings.results_bytes),
-            self._quarantine,
-            lambda batch, rows: self._finish_batch(row.id, batch, rows),
-        )
-        for q in self.registry.queries(row.id):
-            dispatcher.attach(q.slot, self._sink(q.slot, q.name, SinkSpec.loads(q.sink)))
-        checkpoint = str(self.workspace.checkpoint(row.id))
-        self._rings[row.id] = Ring(row.id, composition, stream, config, dispatcher, checkpoint)
-
-    def _holds(self, stream: Stream, drop_ratio: float | None) -> bool:
-        return self.bounded and stream.estimator is None and drop_ratio is None
-
-    def _sink(self, slot: int, name: str, spec: SinkSpec) -> Sink | None:
-        match spec.kind:
-            case "memory":
-                return self._memory.setdefault(slot, MemorySink(spec.limit))
-            case "terminal":
-                return CallbackSink(lambda rows: self._terminal(name, rows))
-            case "callback":
-                function = self._functions.get(slot)
-                return None if function is None else CallbackSink(function)
-            case "results":
-                return None
-            case _:
-                return FileSink(str(spec.path), spec.kind, name)
-
-    def _start_pending(self, force: bool = False) -> None:
-        with self._guard:
-            if self._together or (self.bounded and not force) or self._stopped.is_set():
-                return
-            pending = [r for r in self._rings.values() if not r.started]
-            shuffle = self.settings.parallelism or self.spark.sparkContext.defaultParallelism
-            extra = {"spark.sql.shuffle.partitions": str(shuffle)}
-            for ring in pending:
-                frame = self._frames.get(ring.stream.name.lower())
-                ring.start(self.spark, frame, self.settings.trigger_ms, extra)
-
-    def _finish_batch(self, ring: str, batch: int, rows: dict[int, int]) -> None:
-        self.registry.count_results(batch, rows)
-        self.epochs.absorb(ring)
-
-    def _keep_rows(self, state: RingEpochs, epoch: int, reports: list[Report]) -> None:
-        stream = state.composition.stream
-        if "." not in stream:
-            self._companions.keep(stream, state.ring, epoch, reports)
-
-    def _quarantine(self, slot: int, error: BaseException) -> None:
-        message = f"{type(error).__name__}: {error}".split("\n")[0]
-        self.registry.set_query_state(slot, "quarantined", message)
-        ring = self.registry.query_by_slot(slot).ring
-        self._rings[ring].dispatcher.attach(slot, None)
-
-    def _supervise(self) -> None:
-        while not self._stopped.wait(0.5):
-            with self._guard:
-                for ring in list(self._rings.values()):
-                    if (failure := ring.failure()) is not None:
-                        self._fail(ring.id, failure)
-                    elif time.monotonic() - self._idle_since.get(ring.id, float("inf")) > (
-                        self.settings.idle_ring_s
-                    ):
-                        self._retire(ring.id)
-
-    def _fail(self, ring: str, error: str) -> None:
-        self.registry.set_ring_state(ring, "failed", error)
-        self._rings.pop(ring).stop()
-        self.epochs.close(ring)
-
-    def _retire(self, ring: str) -> None:
-        self.registry.set_ring_state(ring, "retired")
-        self._idle_since.pop(ring, None)
-        if ring in self._rings:
-            self._rings.pop(ring).stop()
-            self.epochs.close(ring)
+    # running
 
     def rings(self) -> list[dict[str, Any]]:
-        """Running and failed rings with their figures."""
-        found = []
-        for row in self.registry.rings():
-            if row.state == "retired":
-                continue
-            ring = self._rings.get(row.id)
-            found.append(
-                {
-                    "ring": row.id,
-                    "kind": composition_from(row.composition).kind,
-                    "stream": row.stream,
-                    "queries": len(self.registry.queries(row.id)),
-                    "state": row.state if ring is not None or row.state == "failed" else "waiting",
-                    **({} if ring is None else ring.progress()),
-                    "error": row.error,
-                }
-            )
-        return found
+        """Running, waiting and failed rings with their figures."""
+        return self._manager.describe()
 
     def await_idle(self, timeout: float = 120.0) -> None:
         """Wait until every ring has processed all that its source holds now."""
-        self._start_pending(force=True)
-        deadline = time.monotonic() + timeout
-        for ring in list(self._rings.values()):
-            try:
-                ring.await_idle(deadline)
-            except EngineError:
-                if (failure := ring.failure()) is not None:
-                    with self._guard:
-                        if ring.id in self._rings:
-                            self._fail(ring.id, failure)
-                raise
+        self._manager.await_idle(timeout)
 
     def finish(self, timeout: float = 86_400.0) -> None:
         """Read all that the sources hold, close every window, deliver everything.
 
         Companions (`S.late`, `S.bad`) come after the streams that fill them.
         """
-        self._start_pending(force=True)
-        deadline = time.monotonic() + timeout
-        for companions in (False, True):
-            rings = [r for r in self._rings.values() if ("." in r.stream.name) == companions]
-            for flush in (False, True):
-                for ring in rings:
-                    self.epochs.state(ring.id).flushing = flush
-                for ring in rings:
-                    ring.await_idle(deadline)
-        for ring in self._rings.values():
-            self.epochs.state(ring.id).flushing = False
+        self._manager.finish(timeout)
 
     def stop(self) -> None:
-        """Stop all rings and, if it was started here, Spark; everything resumes from the workspace."""
-        if self._stopped.is_set():
+        """Stop all rings and a Spark that was started here; the workspace resumes everything."""
+        if self._stopped:
             return
-        self._stopped.set()
-        self._supervisor.join(timeout=5)
-        for ring in self._rings.values():
-            ring.stop()
-        self._server.close()
+        self._stopped = True
+        self._manager.stop()
         self.registry.close()
         if self._owns_spark:
             self.spark.stop()
         self.workspace.close()
 
 
+def _one_select(text: str) -> CreateQuery | BareSelect:
+    statements = parse(text)
+    if len(statements) != 1 or not isinstance(statements[0], (CreateQuery, BareSelect)):
+        raise EngineError("register takes one SELECT", "use execute for other statements")
+    return statements[0]
+
+
 def _normal(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip().rstrip(";").lower()
-
-
-def _fields(schema_text: str) -> list[dict[str, str]]:
-    return list(json.loads(schema_text)["fields"])
-
-
-__all__ = ["Answer", "Engine", "Plan", "PenstockError"]

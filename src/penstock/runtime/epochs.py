@@ -1,9 +1,9 @@
 """Epochs: which registry version and punctuation one micro-batch of one ring uses, fixed once.
 
-For a source of penstock's own, an epoch also says which part of the source the micro-batch reads: the
-source's offset in Spark's log is just the epoch's number. For a DataFrame that a user handed over,
-Spark decides what to read and the epoch is keyed by Spark's batch id. Either way the epoch is in the
-registry before anybody acts on it; a replay after a crash finds the same one.
+For a source of penstock's own, an epoch also says which part of the source the micro-batch reads:
+the source's offset in Spark's log is just the epoch's number. For a DataFrame that a user handed
+over, Spark decides what to read and the epoch is keyed by Spark's batch id. Either way the epoch
+is in the registry before anybody acts on it; a replay after a crash finds the same one.
 
 Tasks report what they saw per epoch. Reports are absorbed after the epoch's results are delivered,
 in order and once, so counters survive a crash without counting a replayed micro-batch twice.
@@ -102,7 +102,7 @@ class EpochKeeper:
         return self._rings[ring]
 
     def plan(self, ring: str, start: int) -> int:
-        """The number of the epoch to run after `start`; `start` itself if there is nothing to do."""
+        """The epoch to run after `start`; `start` itself if there is nothing to do."""
         state = self._rings[ring]
         assert state.planner is not None
         with state.guard:
@@ -163,7 +163,9 @@ class EpochKeeper:
         if state.composition.kind != "window":
             return state.punctuation_us
         if state.flushing and idle:
-            reached = flush_punctuation(state.facts, self._longest_range(state), state.punctuation_us)
+            reached = flush_punctuation(
+                state.facts, self._longest_range(state), state.punctuation_us
+            )
         elif state.hold:
             reached = state.punctuation_us
         else:
@@ -172,7 +174,9 @@ class EpochKeeper:
         return reached
 
     def _longest_range(self, state: RingEpochs) -> int:
-        slots = [slot_from(q.spec) for q in self._registry.queries(state.ring, dropped=True) if q.spec]
+        slots = [
+            slot_from(q.spec) for q in self._registry.queries(state.ring, dropped=True) if q.spec
+        ]
         return max((s.window.range_us for s in slots if s.window is not None), default=0)
 
     def slots(self, ring: str, since: int, version: int) -> dict[str, Any]:
@@ -192,7 +196,7 @@ class EpochKeeper:
                 state.reports[message["number"]][message["part"]] = report
 
     def absorb(self, ring: str) -> None:
-        """Take the reports of finished epochs into the counters; call after results are delivered."""
+        """Count what tasks of finished epochs reported; call after their results are delivered."""
         state = self._rings[ring]
         with state.guard:
             for number in sorted(state.reports):

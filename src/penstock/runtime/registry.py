@@ -1,8 +1,8 @@
 """The durable memory of an engine: streams, queries, rings, epochs and counters in one SQLite file.
 
 Every change that a running ring must notice raises the registry version by one. A slot lives in the
-versions from `added` up to, not including, `dropped`; what a worker must know to go from one version
-to another is therefore one query on two columns.
+versions from `added` up to, not including, `dropped`; what a worker must know to go from one
+version to another is therefore one query on two columns.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RingRow:
     outputs: str
     state: str
     error: str | None
-    replay: bool
+    replay: int  # 1: reads the source from its beginning, shared with nobody
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,9 @@ class Registry:
             found = self._meta("format")
         except sqlite3.DatabaseError as error:
             self._db.close()
-            raise WorkspaceError(f"{path} is damaged: {error}", "restore it, or remove it") from None
+            raise WorkspaceError(
+                f"{path} is damaged: {error}", "restore it, or remove it"
+            ) from None
         if found != FORMAT:
             self._db.close()
             raise WorkspaceError(
@@ -149,7 +151,9 @@ class Registry:
     # streams
 
     def streams(self) -> list[Stream]:
-        return [stream_from(r[0]) for r in self._rows("SELECT definition FROM streams ORDER BY rowid")]
+        return [
+            stream_from(r[0]) for r in self._rows("SELECT definition FROM streams ORDER BY rowid")
+        ]
 
     def put_stream(self, stream: Stream) -> None:
         with self.change() as db:
@@ -179,8 +183,9 @@ class Registry:
     # rings
 
     def rings(self) -> list[RingRow]:
-        sql = "SELECT id, stream, composition, outputs, state, error, replay FROM rings ORDER BY rowid"
-        return [RingRow(*row[:-1], bool(row[-1])) for row in self._rows(sql)]
+        columns = "id, stream, composition, outputs, state, error, replay"
+        sql = f"SELECT {columns} FROM rings ORDER BY rowid"
+        return [RingRow(*row) for row in self._rows(sql)]
 
     def add_ring(self, ring: RingRow) -> None:
         with self.change() as db:
@@ -211,6 +216,10 @@ class Registry:
         )
         return [QueryRow(*row) for row in self._rows(sql, ring, dropped)]
 
+    def count_queries(self, ring: str) -> int:
+        sql = "SELECT count(*) FROM queries WHERE ring = ? AND dropped IS NULL"
+        return int(self._rows(sql, ring)[0][0])
+
     def query(self, name: str) -> QueryRow | None:
         sql = (
             "SELECT slot, name, text, ring, state, error, spec, sink, added, dropped, rows,"
@@ -225,6 +234,11 @@ class Registry:
             " last_batch, late FROM queries WHERE slot = ?"
         )
         return QueryRow(*self._rows(sql, slot)[0])
+
+    def next_slot(self) -> int:
+        """The number the next query gets; numbers are never used again."""
+        rows = self._rows("SELECT seq FROM sqlite_sequence WHERE name = 'queries'")
+        return int(rows[0][0]) + 1 if rows else 1
 
     def add_query(self, name: str, text: str, ring: str, sink: str) -> int:
         """Take a slot; it is live only once `publish` gives it a spec and a version."""
@@ -269,7 +283,8 @@ class Registry:
         """Add to each query's row count; a replayed batch adds nothing."""
         with self.change() as db:
             db.executemany(
-                "UPDATE queries SET rows = rows + ?, last_batch = ? WHERE slot = ? AND last_batch < ?",
+                "UPDATE queries SET rows = rows + ?, last_batch = ?"
+                " WHERE slot = ? AND last_batch < ?",
                 [(n, batch, slot, batch) for slot, n in rows.items()],
             )
 
@@ -348,7 +363,9 @@ class Registry:
         rows = self._rows(sql, ring)
         return (rows[0][0], json.loads(rows[0][1]), rows[0][2]) if rows else None
 
-    def set_progress(self, ring: str, through: int, facts: dict[str, Any], punctuation: int) -> None:
+    def set_progress(
+        self, ring: str, through: int, facts: dict[str, Any], punctuation: int
+    ) -> None:
         with self.change() as db:
             db.execute(
                 "INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?)",

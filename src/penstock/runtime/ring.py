@@ -9,15 +9,15 @@ from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import EngineError
 from penstock.plan.catalog import Stream
 from penstock.plan.specs import Composition
 from penstock.runtime.compile import ring_frame
+from penstock.runtime.config import StageConfig
 from penstock.runtime.dispatch import Dispatcher
 from penstock.runtime.session import ring_settings
-from penstock.runtime.stage import StageConfig
 
 _starting = threading.Lock()  # settings are per session: one ring starts at a time
 
@@ -125,7 +125,9 @@ def first_cause(text: str) -> str:
             return f"{kind}: {message}".strip()
     message = re.search(r"\[[A-Z_.0-9]+\] ([^\n]+?)(?: SQLSTATE|$)", text, re.MULTILINE)
     spark = re.findall(r"\[([A-Z_]+(?:\.[A-Z_]+)*)\] ([^\n]+?)(?: SQLSTATE|\n|$)", text)
-    useful = [m for code, m in spark if code not in ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR")]
+    useful = [
+        m for code, m in spark if code not in ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR")
+    ]
     if useful:
         return useful[-1]
     return message[1] if message else text.strip().split("\n")[0]

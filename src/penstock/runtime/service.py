@@ -2,8 +2,9 @@
 
 Three kinds of process ask: the planner of a source (what is the next micro-batch?), the tasks of a
 stage (which slots, which punctuation?) and, when done, the same tasks report what they saw. Answers
-are fixed in the registry before they are given, so asking again after a crash gives the same answer.
-Messages are one JSON object; binary parts (Arrow) follow it, their lengths named in the header.
+are fixed in the registry before they are given, so asking again after a crash gives the same
+answer. Messages are one JSON object; binary parts (Arrow) follow it, their lengths named in the
+header.
 """
 
 from __future__ import annotations
@@ -101,8 +102,10 @@ def _unpack(body: bytes, lengths: list[int]) -> tuple[dict[str, Any], list[bytes
 _connections = threading.local()
 
 
-def ask(address: Address, call: str, message: dict[str, Any], parts: list[bytes] | None = None) -> Any:
-    """One call from another process; a broken connection is tried once more (calls are idempotent)."""
+def ask(
+    address: Address, call: str, message: dict[str, Any], parts: list[bytes] | None = None
+) -> Any:
+    """One call from another process; calls are idempotent, so a broken one is tried again."""
     body = json.dumps(message).encode() + b"".join(parts or ())
     headers = {"X-Token": address.token, "X-Parts": json.dumps([len(p) for p in parts or ()])}
     kept: dict[Address, http.client.HTTPConnection] = _connections.__dict__.setdefault("kept", {})

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
+
+from penstock.errors import EngineError
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -26,27 +33,60 @@ RING_SETTINGS = {
 }
 
 
-def start_spark(cores: int | None = None, memory: str = "4g") -> SparkSession:
-    """Start Spark on this machine, quietly: no UI, no listener beyond loopback, no log noise."""
+def start_spark(
+    cores: int | None = None, memory: str = "4g", log: Path | None = None
+) -> SparkSession:
+    """Start Spark on this machine: no UI, nothing beyond loopback, its log in a file.
+
+    What the JVM and the Python workers print goes to `log` (to nowhere without one, to the screen
+    with PENSTOCK_DEBUG set).
+    """
+    _require_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = (
-        SparkSession.builder.master(f"local[{cores or '*'}]")
-        .appName("penstock")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.memory", memory)
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.log.level", "OFF")
-        .config("spark.python.daemon.module", "penstock.runtime.daemon")
-        .config("spark.sql.shuffle.partitions", str(cores or os.cpu_count() or 2))
-        .config("spark.sql.warehouse.dir", os.path.join(os.getcwd(), "spark-warehouse"))
+    width = cores or os.cpu_count() or 2
+    conf = SparkConf().setAll(
+        [
+            ("spark.master", f"local[{width}]"),
+            ("spark.app.name", "penstock"),
+            ("spark.ui.enabled", "false"),
+            ("spark.ui.showConsoleProgress", "false"),
+            ("spark.driver.memory", memory),
+            ("spark.driver.bindAddress", "127.0.0.1"),
+            ("spark.driver.host", "127.0.0.1"),
+            ("spark.python.daemon.module", "penstock.runtime.daemon"),
+            ("spark.sql.shuffle.partitions", str(width)),
+            *RING_SETTINGS.items(),
+        ]
     )
-    for key, value in RING_SETTINGS.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+    if SparkContext._active_spark_context is not None:
+        return SparkSession.builder.config(conf=conf).getOrCreate()
+    gateway = SparkContext._gateway
+    if gateway is None:
+        gateway = _launch(conf, log)
+    return SparkSession(SparkContext(conf=conf, gateway=gateway))
+
+
+def _launch(conf: SparkConf, log: Path | None) -> Any:
+    if os.environ.get("PENSTOCK_DEBUG"):
+        return launch_gateway(conf)
+    with open(os.devnull if log is None else log, "ab") as out:
+        try:
+            return launch_gateway(conf, {"stdout": out, "stderr": out})
+        except Exception as error:
+            hint = "run `penstock doctor`" + ("" if log is None else f"; Spark's log is {log}")
+            raise EngineError(f"Spark did not start: {error}".split("\n")[0], hint) from None
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home, "bin", "java") if home else None
+    if (java is None or not java.exists()) and shutil.which("java") is None:
+        raise EngineError(
+            "Java is not installed",
+            "install Java 17 or newer, e.g. apt install openjdk-17-jre-headless",
+        )
 
 
 @contextmanager

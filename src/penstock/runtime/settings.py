@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.plan.catalog import OptionValue, did_you_mean
@@ -12,7 +13,9 @@ from penstock.runtime.sources.options import parse_duration_us
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """trigger_ms: pause between micro-batches. parallelism: tasks per micro-batch (None: all cores).
+    """What an engine may be told.
+
+    trigger_ms: pause between micro-batches. parallelism: tasks per micro-batch (None: all cores).
     idle_ring_s: how long a ring without queries is kept warm. results_bytes: per ring, for queries
     without a sink. cores, memory: of a Spark that the engine starts itself.
     """
@@ -28,7 +31,8 @@ class Settings:
         """The settings with some of them changed; unknown names are errors."""
         result = self
         for key, value in options.items():
-            result = replace(result, **{_field(key): _value(key, value)})
+            changes: dict[str, Any] = {_field(key): _value(key, value)}
+            result = replace(result, **changes)
         return result
 
 

@@ -1,9 +1,9 @@
 """The first stage of every ring: Arrow batches in, what the ring needs of them out.
 
-One function for both ways in: inside the reader of penstock's own sources, and in `mapInArrow` for any
-other DataFrame. Given an epoch it does the late test, the selection, and then either ships matching
-tuples with the slots they belong to, or turns them into window rows, pre-aggregated where it can.
-What it saw (delays, late tuples) goes to the engine in one report per task.
+One function for both ways in: inside the reader of penstock's own sources, and in `mapInArrow` for
+any other DataFrame. Given an epoch it does the late test, the selection, and then either ships
+matching tuples with the slots they belong to, or turns them into window rows, pre-aggregated where
+it can. What it saw (delays, late tuples) goes to the engine in one report per task.
 """
 
 from __future__ import annotations
@@ -16,37 +16,19 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.control.punctuation import DelayFacts, merge_facts
-from penstock.kernels.selection import Matches, Selection, build_selection, select
 from penstock.kernels.delays import disorder_facts
+from penstock.kernels.selection import Matches, Selection, build_selection, select
 from penstock.kernels.windows import expand, preaggregate
 from penstock.plan.catalog import Stream
 from penstock.plan.codec import composition_from, slot_from, stream_from
 from penstock.plan.specs import Composition, SlotSpec
-from penstock.runtime.service import Address, ask
+from penstock.runtime.config import SHIFT_US, StageConfig
+from penstock.runtime.service import ask
 from penstock.schema import arrow_type
 
-# Spark's watermark starts at 1970 and drops what lies before; all event times are moved up by this
-# much inside a ring, so that years 1 to 9999 are positive (4,567 years, and int64 has room for 292,000)
-SHIFT_US = 2**57
 END = pa.timestamp("us", tz="UTC")
 
 Reread = Callable[[list[str]], Iterator[pa.RecordBatch]]
-
-
-@dataclass(frozen=True, slots=True)
-class StageConfig:
-    """All that a worker needs to run a ring's stage; travels as JSON."""
-
-    ring: str
-    composition: str
-    stream: str
-    host: str
-    port: int
-    token: str
-
-    @property
-    def address(self) -> Address:
-        return Address(self.host, self.port, self.token)
 
 
 @dataclass(slots=True)
@@ -125,7 +107,7 @@ class Stage:
         first_row, late_rows = 0, []
         for batch in batches:
             result, late = self._window_rows(batch, epoch, report)
-            late_rows.append(late + [first_row, 0])
+            late_rows.append(late + np.array([first_row, 0]))
             first_row += batch.num_rows
             if result.num_rows:
                 yield result
@@ -155,7 +137,9 @@ class Stage:
             facts = disorder_facts(ts_us[both], _micros(batch, arrival)[both], seen)
         report.facts = merge_facts(
             report.facts,
-            DelayFacts(batch.num_rows, facts.max_event_us, facts.max_arrival_us, facts.max_delay_us),
+            DelayFacts(
+                batch.num_rows, facts.max_event_us, facts.max_arrival_us, facts.max_delay_us
+            ),
         )
         matches = select(self.selection, batch)
         closed_us = epoch["punctuation_us"]
@@ -172,7 +156,9 @@ class Stage:
                 mask,
             )
         else:
-            rows = expand(batch, matches, self.slots, ts_us, closed_us, self.composition.shipped, mask)
+            rows = expand(
+                batch, matches, self.slots, ts_us, closed_us, self.composition.shipped, mask
+            )
         for position in np.flatnonzero(rows.late_by_slot):
             slot = self.slots[position].slot
             report.late[slot] = report.late.get(slot, 0) + int(rows.late_by_slot[position])
@@ -286,8 +272,10 @@ def stage_for(config: StageConfig, version: int) -> Stage:
     slots = {k: v for k, v in slots.items() if k not in dropped}
     slots |= {s.slot: s for s in map(slot_from, changes["added"])}
     _known_slots[config.ring] = (version, slots)
-    unchanged = cached is not None and not changes["added"] and not dropped
-    stage = replace(cached, version=version) if unchanged else _compile(config, version, slots)
+    if cached is not None and not changes["added"] and not dropped:
+        stage = replace(cached, version=version)
+    else:
+        stage = _compile(config, version, slots)
     _stages[config.ring] = stage
     return stage
 

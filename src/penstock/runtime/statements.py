@@ -1,7 +1,7 @@
 """Statements to actions on an engine: the whole script is checked first, then it takes effect.
 
-Checking runs against a copy of the catalog that earlier statements of the script have changed, so an
-error in the last line leaves nothing of the first behind.
+Checking runs against a copy of the catalog that earlier statements of the script have changed, so
+an error in the last line leaves nothing of the first behind.
 """
 
 from __future__ import annotations
@@ -111,12 +111,12 @@ def _check(script: _Script, statement: Statement) -> Action:
         case BareSelect():
             sink = _sink(statement.sink, SinkSpec("terminal"))
             return _start_query(script, statement.select, statement, None, sink, "latest")
-        case Drop("query", name):
+        case Drop(what="query", name=name):
             if draft.queries.pop(name.lower(), None) is None:
                 hint = did_you_mean(name, draft.queries, "queries")
                 raise QueryError(f"query {name} not found", hint, statement.span)
-            return lambda: _done(engine.drop_query(name), f"query {name} dropped")
-        case Drop("stream", name, cascade):
+            return _then(lambda: engine.drop_query(name), f"query {name} dropped")
+        case Drop(name=name, cascade=cascade):
             return _drop_stream(script, name, cascade, statement)
         case Show(what):
             tables = {"streams": show_streams, "queries": show_queries, "rings": show_rings}
@@ -132,8 +132,12 @@ def _check(script: _Script, statement: Statement) -> Action:
             assert_never(statement)
 
 
-def _done(_: object, message: str) -> Answer:
-    return Answer(message)
+def _then(act: Callable[[], None], message: str) -> Action:
+    def action() -> Answer:
+        act()
+        return Answer(message)
+
+    return action
 
 
 def _table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> Answer:
@@ -183,7 +187,7 @@ def _create_stream(script: _Script, statement: CreateStream) -> Action:
         span = statement.span if named is None else named.span
         raise QueryError(error.message, error.hint, span) from None
     draft.streams[stream.name.lower()] = stream
-    return lambda: _done(engine.create_stream(stream), f"stream {stream.name} created")
+    return _then(lambda: engine.create_stream(stream), f"stream {stream.name} created")
 
 
 def _start_query(
@@ -222,7 +226,7 @@ def _drop_stream(script: _Script, name: str, cascade: bool, statement: Drop) -> 
     for reader in readers:
         del draft.queries[reader]
     del draft.streams[own]
-    return lambda: _done(engine.drop_stream(name, cascade), f"stream {stream.name} dropped")
+    return _then(lambda: engine.drop_stream(name, cascade), f"stream {stream.name} dropped")
 
 
 def _explain(script: _Script, statement: Explain) -> Action:
@@ -243,7 +247,9 @@ def _figures(engine: Engine, name: str, statement: Explain) -> str:
     status = engine.query(name).status
     ring = next((r for r in engine.rings() if r["ring"] == status.ring), {})
     figures = ", ".join(f"{k} {v}" for k, v in ring.items() if k not in ("ring", "error") and v)
-    return f"\nseen      state {status.state}, rows {status.rows}, late {status.late}; ring: {figures}"
+    return (
+        f"\nseen      state {status.state}, rows {status.rows}, late {status.late}; ring: {figures}"
+    )
 
 
 def _set(script: _Script, statement: SetOption) -> Action:
@@ -267,4 +273,4 @@ def _set(script: _Script, statement: SetOption) -> Action:
     else:
         new = with_disorder(stream, "fixed", option.value)
     draft.streams[new.name.lower()] = new
-    return lambda: _done(engine.change_stream(new), f"{new.name}.{option.key} = {option.value}")
+    return _then(lambda: engine.change_stream(new), f"{new.name}.{option.key} = {option.value}")

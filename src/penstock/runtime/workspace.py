@@ -1,10 +1,10 @@
-"""The directory that outlives a run: catalog, checkpoints, results, companions. One engine at a time.
+"""The directory that outlives a run: catalog, checkpoints, results. One engine at a time.
 
-    lock            held by the running engine (flock: freed by the system however the process ends)
-    catalog.sqlite  streams, queries, rings, epochs, counters
-    rings/<ring>/   Spark's checkpoint
-    results/<ring>/ results of queries without a sink of their own
-    streams/<name>/ late tuples and bad records
+lock            held by the running engine (flock: freed by the system however the process ends)
+catalog.sqlite  streams, queries, rings, epochs, counters
+rings/<ring>/   Spark's checkpoint
+results/<ring>/ results of queries without a sink of their own
+streams/<name>/ late tuples and bad records
 """
 
 from __future__ import annotations
@@ -62,6 +62,10 @@ class Workspace:
     def companion(self, stream: str, kind: str) -> Path:
         """Where the tuples of `<stream>.late` or `<stream>.bad` are kept."""
         return self.path / "streams" / stream.lower() / kind
+
+    def forget_companions(self, stream: str) -> None:
+        """Remove what a dropped stream kept of late tuples and bad records."""
+        shutil.rmtree(self.path / "streams" / stream.lower(), ignore_errors=True)
 
     def close(self) -> None:
         """Release the lock; a temporary workspace goes away."""

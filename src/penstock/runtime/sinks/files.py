@@ -1,7 +1,7 @@
 """Result files, exactly once: one file per query and micro-batch, named by both.
 
-A replayed micro-batch has the same rows, so it replaces its own file; a file appears whole or not at
-all (written beside, flushed, renamed).
+A replayed micro-batch has the same rows, so it replaces its own file; a file appears whole or not
+at all (written beside, flushed, renamed).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The workspace's own sink: results of all queries of a ring, one file per micro-batch.
 
-A row that matched a thousand queries is stored once, with the list of its slots. The oldest files go
-when a ring's results outgrow the limit.
+A row that matched a thousand queries is stored once, with the list of its slots. The oldest files
+go when a ring's results outgrow the limit.
 """
 
 from __future__ import annotations

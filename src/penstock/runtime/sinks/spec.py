@@ -1,4 +1,4 @@
-"""Sinks as users write them: `INTO (sink = 'parquet', path = 'out/')` checked and made plain data."""
+"""Sinks as users write them, `INTO (sink = 'parquet', path = 'out/')`, checked and made plain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OPTIONS = {
     "terminal": (),
     "memory": ("limit",),
     "callback": (),
-    **{format_: ("path",) for format_ in FILE_FORMATS},
+    **dict.fromkeys(FILE_FORMATS, ("path",)),
 }
 DEFAULT_LIMIT = 100_000
 
@@ -56,7 +56,9 @@ def sink_of(sink: str | Mapping[str, OptionValue] | Callback | None) -> SinkSpec
     if kind == "callback" or kind not in _OPTIONS:
         kinds = [k for k in _OPTIONS if k != "callback"]
         what = f"sink {kind} is not known" if kind else "the sink has no kind"
-        hint = did_you_mean(kind, kinds, "sinks") if kind else "write sink = 'parquet', path = 'out/'"
+        hint = (
+            did_you_mean(kind, kinds, "sinks") if kind else "write sink = 'parquet', path = 'out/'"
+        )
         if kind == "callback":
             what, hint = "a callback cannot be named in text", "pass it: register(…, sink=function)"
         raise PenstockError(what, hint)
@@ -67,7 +69,9 @@ def sink_of(sink: str | Mapping[str, OptionValue] | Callback | None) -> SinkSpec
     path = options.get("path")
     if kind in FILE_FORMATS:
         if not path:
-            raise PenstockError(f"sink {kind} needs a path", f"write sink = '{kind}', path = 'out/'")
+            raise PenstockError(
+                f"sink {kind} needs a path", f"write sink = '{kind}', path = 'out/'"
+            )
         path = str(Path(str(path)).expanduser().absolute())
         if Path(path).exists() and not Path(path).is_dir():
             raise PenstockError(f"{path} is a file", "a file sink writes a directory of files")

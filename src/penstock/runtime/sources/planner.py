@@ -1,18 +1,19 @@
-"""What a ring reads next from a source of penstock's own: pure bookkeeping over the source's readers.
+"""What a ring reads next from a source of penstock's own: bookkeeping over the source's readers.
 
 A planner is asked for the next piece of work with what was done so far; it answers with pieces for
-the tasks and with what to remember. Kafka or the exchange are further planners, nothing else changes.
+the tasks and with what to remember. Kafka or the exchange are further planners, nothing else
+changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
-from penstock.runtime.sources.files import FileOptions, list_files, split_files
+from penstock.runtime.sources.files import FileInfo, FileOptions, list_files, split_files
 from penstock.runtime.sources.generator import TICK_US, GeneratorOptions, last_tick
-
 
 DEFAULT_BATCH_BYTES = 256 * 1024 * 1024
 
@@ -44,7 +45,8 @@ class FilePlanner:
     def next_work(self, done: dict[str, Any], consumed: set[str], parallelism: int) -> Work | None:
         new = [f for f in list_files(self._options) if f.path not in consumed]
         limit = self._options.max_bytes_per_batch or DEFAULT_BATCH_BYTES
-        chosen, size = [], 0
+        chosen: list[FileInfo] = []
+        size = 0
         for file in new[: self._options.max_files_per_batch]:
             if chosen and size + file.size > limit:
                 break
@@ -53,13 +55,13 @@ class FilePlanner:
         if not chosen:
             return None
         pieces = [
-            [asdict(p) for p in task] for task in split_files(chosen, self._options, parallelism)
+            [p.to_json() for p in task] for task in split_files(chosen, self._options, parallelism)
         ]
         return Work({"pieces": pieces}, [f.path for f in chosen])
 
 
 class GeneratorPlanner:
-    """Ticks of arrival time: as the clock goes, or (bounded generators) as fast as they are read."""
+    """Ticks of arrival time: as the clock goes; a bounded generator as fast as it is read."""
 
     remembers_items = False
 
@@ -85,5 +87,5 @@ class GeneratorPlanner:
             return None
         tasks = min(parallelism, end - first)
         cuts = [first + (end - first) * i // tasks for i in range(tasks + 1)]
-        pieces = [[{"first": a, "end": b}] for a, b in zip(cuts, cuts[1:], strict=False)]
+        pieces = [[{"first": a, "end": b}] for a, b in pairwise(cuts)]
         return Work({"pieces": pieces, "through": end}, [])

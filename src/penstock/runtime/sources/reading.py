@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from penstock.plan.catalog import Stream
 from penstock.plan.codec import stream_from
+from penstock.runtime.config import StageConfig
 from penstock.runtime.sources.files import FileOptions, FilePiece, read_pieces
 from penstock.runtime.sources.generator import GeneratorOptions, batches_in_ticks
-from penstock.runtime.stage import StageConfig
 
 BadRecords = dict[str, list[pa.RecordBatch]]
 BATCH_ROWS = 131_072

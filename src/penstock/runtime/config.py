@@ -1,0 +1,30 @@
+"""What travels to Spark's Python processes: light enough that a source's planner starts fast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.runtime.service import Address
+
+# Spark's watermark starts at 1970 and drops what lies before; all event times are moved up by this
+# much inside a ring, so that years 1 to 9999 are positive (4,567 years, and int64 has room for
+# 292,000)
+SHIFT_US = 2**57
+
+EPOCH = "__epoch"  # column of raw rows: the epoch they belong to
+
+
+@dataclass(frozen=True, slots=True)
+class StageConfig:
+    """All that a worker needs to run a ring's stage; travels as JSON."""
+
+    ring: str
+    composition: str
+    stream: str
+    host: str
+    port: int
+    token: str
+
+    @property
+    def address(self) -> Address:
+        return Address(self.host, self.port, self.token)

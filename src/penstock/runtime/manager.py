@@ -1,0 +1,330 @@
+"""The rings of an engine: allocated, opened, started, watched, kept warm, retired."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.errors import EngineError
+from penstock.plan.catalog import Stream
+from penstock.plan.codec import composition_from, dumps
+from penstock.plan.specs import Composition
+from penstock.runtime.companions import Companions
+from penstock.runtime.config import StageConfig
+from penstock.runtime.dispatch import Dispatcher, Sink
+from penstock.runtime.epochs import EpochKeeper, Report, RingEpochs
+from penstock.runtime.registry import QueryRow, Registry, RingRow
+from penstock.runtime.ring import Ring
+from penstock.runtime.service import EpochServer
+from penstock.runtime.settings import Settings
+from penstock.runtime.sinks.log import ResultLog
+from penstock.runtime.streams import estimator_of, planner_of, readable
+from penstock.runtime.workspace import Workspace
+from penstock.schema import Schema
+
+SinkOf = Callable[[QueryRow], Sink | None]
+FindStream = Callable[[str], Stream | None]
+
+
+class RingManager:
+    """Owns every running ring; knows queries only as slots with sinks."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        workspace: Workspace,
+        registry: Registry,
+        settings: Callable[[], Settings],
+        find_stream: FindStream,
+        sink_of: SinkOf,
+        clock_us: Callable[[], int],
+        bounded: bool,
+    ) -> None:
+        self._spark = spark
+        self._workspace = workspace
+        self._registry = registry
+        self._settings = settings
+        self._find_stream = find_stream
+        self._sink_of = sink_of
+        self._clock_us = clock_us
+        self._bounded = bounded
+        self._guard = threading.RLock()
+        self._rings: dict[str, Ring] = {}
+        self._frames: dict[str, DataFrame] = {}
+        self._idle_since: dict[str, float] = {}
+        self._waiting = 0
+        self._stopped = threading.Event()
+        self._companions = Companions(
+            workspace, registry, lambda slot: registry.query_by_slot(slot).name
+        )
+        self._epochs = EpochKeeper(registry, self._keep_rows, self._parallelism)
+        self._server = EpochServer(self._epochs.calls(), self._service_host())
+        self._supervisor = threading.Thread(
+            target=self._supervise, name="penstock-supervisor", daemon=True
+        )
+
+    @property
+    def _parallelism(self) -> int:
+        return self._settings().parallelism or int(self._spark.sparkContext.defaultParallelism)
+
+    def _service_host(self) -> str:
+        """Loopback, unless Spark's executors run elsewhere and must reach the driver."""
+        if str(self._spark.sparkContext.master).startswith("local"):
+            return "127.0.0.1"
+        return self._spark.conf.get("spark.driver.host", None) or "127.0.0.1"
+
+    # life of a ring
+
+    def resume(self) -> None:
+        """Take up all rings of the workspace; one that failed is tried again."""
+        for row in self._registry.rings():
+            if row.state == "failed":
+                self._registry.set_ring_state(row.id, "running")
+                row = replace(row, state="running", error=None)
+            if row.state == "running":
+                self.open(row)
+        self.start_pending()
+        self._supervisor.start()
+
+    def allocate(self, composition: Composition, outputs: Schema, replay: bool) -> RingRow:
+        """A running ring of the same composition, or a new one; `replay` always gets its own."""
+        text = dumps(composition)
+        if not replay and (ring := self.find(composition)) is not None:
+            return ring
+        id_ = f"{composition.kind}-{secrets.token_hex(3)}"
+        ring = RingRow(id_, composition.stream, text, dumps(outputs), "running", None, int(replay))
+        with self._registry.change():
+            self._registry.add_ring(ring)
+            if not replay:
+                self._registry.inherit_position(id_, composition.stream)
+        return ring
+
+    def find(self, composition: Composition) -> RingRow | None:
+        """The running ring that a query of this composition would share."""
+        text = dumps(composition)
+        for ring in self._registry.rings():
+            if ring.composition == text and ring.state == "running" and not ring.replay:
+                return ring
+        return None
+
+    def open(self, row: RingRow) -> None:
+        """Make a ring ready to start; one whose DataFrame is not here yet has to wait."""
+        found = self._find_stream(row.stream)
+        if found is None or row.id in self._rings:
+            return
+        stream = readable(found, self._workspace)
+        if stream.source == "dataframe" and stream.name.lower() not in self._frames:
+            return
+        composition = composition_from(row.composition)
+        address = asdict(self._server.address)
+        config = StageConfig(row.id, row.composition, dumps(stream), **address)
+        self._epochs.open(
+            RingEpochs(
+                row.id,
+                composition,
+                planner_of(stream, self._clock_us),
+                estimator_of(stream),
+                self._holds(stream, composition.drop_ratio),
+            )
+        )
+        dispatcher = Dispatcher(
+            row.id,
+            output_names(row),
+            ResultLog(self._workspace.results(row.id), self._settings().results_bytes),
+            self._quarantine,
+            lambda batch, rows: self._finish_batch(row.id, batch, rows),
+        )
+        for query in self._registry.queries(row.id):
+            dispatcher.attach(query.slot, self._sink_of(query))
+        checkpoint = str(self._workspace.checkpoint(row.id))
+        self._rings[row.id] = Ring(row.id, composition, stream, config, dispatcher, checkpoint)
+
+    def _holds(self, stream: Stream, drop_ratio: float | None) -> bool:
+        """A bounded run is exact unless the user allowed a loss: nothing is late until the end."""
+        return self._bounded and stream.estimator is None and drop_ratio is None
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Rings opened inside start when the outermost block ends."""
+        with self._guard:
+            self._waiting += 1
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._waiting -= 1
+        self.start_pending()
+
+    def start_pending(self, force: bool = False) -> None:
+        """Start the rings that are open; those of a bounded engine only when asked to (force)."""
+        with self._guard:
+            if self._waiting or (self._bounded and not force) or self._stopped.is_set():
+                return
+            extra = {"spark.sql.shuffle.partitions": str(self._parallelism)}
+            for ring in [r for r in self._rings.values() if not r.started]:
+                frame = self._frames.get(ring.stream.name.lower())
+                ring.start(self._spark, frame, self._settings().trigger_ms, extra)
+
+    def retire(self, ring: str) -> None:
+        """Stop a ring for good; its results stay."""
+        with self._guard:
+            self._registry.set_ring_state(ring, "retired")
+            self._close(ring)
+
+    def _fail(self, ring: str, error: str) -> None:
+        self._registry.set_ring_state(ring, "failed", error)
+        self._close(ring)
+
+    def _close(self, ring: str) -> None:
+        self._idle_since.pop(ring, None)
+        if ring in self._rings:
+            self._rings.pop(ring).stop()
+            self._epochs.close(ring)
+
+    def _supervise(self) -> None:
+        while not self._stopped.wait(0.5):
+            with self._guard:
+                for ring in list(self._rings.values()):
+                    idle_s = time.monotonic() - self._idle_since.get(ring.id, float("inf"))
+                    if (failure := ring.failure()) is not None:
+                        self._fail(ring.id, failure)
+                    elif idle_s > self._settings().idle_ring_s:
+                        self.retire(ring.id)
+
+    # queries and streams of rings
+
+    def attach(self, row: RingRow, query: QueryRow) -> None:
+        """Give a query's results a way out, in a ring that may have to be opened first."""
+        with self._guard:
+            self._idle_since.pop(row.id, None)
+            if row.id in self._rings:
+                self._rings[row.id].dispatcher.attach(query.slot, self._sink_of(query))
+            else:
+                self.open(row)
+
+    def detach(self, ring: str, slot: int) -> None:
+        with self._guard:
+            if ring in self._rings:
+                self._rings[ring].dispatcher.detach(slot)
+                if not self._registry.count_queries(ring):
+                    self._idle_since[ring] = time.monotonic()
+
+    def hand_over(self, stream: str, frame: DataFrame) -> None:
+        """Take a user's DataFrame; rings that waited for it can start."""
+        with self._guard:
+            self._frames[stream.lower()] = frame
+            for row in self._registry.rings():
+                if row.stream.lower() == stream.lower() and row.state == "running":
+                    self.open(row)
+        self.start_pending()
+
+    def forget(self, stream: str) -> None:
+        """Retire all rings of a stream and of its companions."""
+        own = stream.lower()
+        with self._guard:
+            for row in self._registry.rings():
+                if row.stream.lower() == own or row.stream.lower().startswith(own + "."):
+                    self.retire(row.id)
+            self._frames.pop(own, None)
+
+    def follow(self, stream: Stream) -> None:
+        """Use a stream's changed estimator from the next epoch on."""
+        with self._guard:
+            for ring in self._rings.values():
+                if ring.stream.name.lower() == stream.name.lower():
+                    state = self._epochs.state(ring.id)
+                    state.estimator = estimator_of(stream)
+                    state.hold = self._holds(stream, state.composition.drop_ratio)
+
+    def is_open(self, ring: str) -> bool:
+        return ring in self._rings
+
+    # what happens in micro-batches
+
+    def _finish_batch(self, ring: str, batch: int, rows: dict[int, int]) -> None:
+        self._registry.count_results(batch, rows)
+        self._epochs.absorb(ring)
+
+    def _keep_rows(self, state: RingEpochs, epoch: int, reports: list[Report]) -> None:
+        stream = state.composition.stream
+        if "." not in stream:  # companions have no companions
+            self._companions.keep(stream, state.ring, epoch, reports)
+
+    def _quarantine(self, slot: int, error: BaseException) -> None:
+        message = f"{type(error).__name__}: {error}".split("\n")[0]
+        self._registry.set_query_state(slot, "quarantined", message)
+        ring = self._registry.query_by_slot(slot).ring
+        if ring in self._rings:
+            self._rings[ring].dispatcher.attach(slot, None)
+
+    # waiting and stopping
+
+    def await_idle(self, timeout: float) -> None:
+        """Wait until every ring has processed all that its source holds now."""
+        self.start_pending(force=True)
+        self._await(list(self._rings.values()), time.monotonic() + timeout)
+
+    def finish(self, timeout: float) -> None:
+        """Read all that the sources hold, then close every window; companions come last."""
+        self.start_pending(force=True)
+        deadline = time.monotonic() + timeout
+        for companions in (False, True):
+            rings = [r for r in self._rings.values() if ("." in r.stream.name) == companions]
+            for flush in (False, True):
+                for ring in rings:
+                    self._epochs.state(ring.id).flushing = flush
+                self._await(rings, deadline)
+        for ring in self._rings.values():
+            self._epochs.state(ring.id).flushing = False
+
+    def _await(self, rings: list[Ring], deadline: float) -> None:
+        for ring in rings:
+            try:
+                ring.await_idle(deadline)
+            except EngineError:
+                with self._guard:
+                    if ring.id in self._rings and (failure := ring.failure()) is not None:
+                        self._fail(ring.id, failure)
+                raise
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Rings that run, wait or failed, with the figures of their last micro-batch."""
+        found = []
+        for row in self._registry.rings():
+            if row.state == "retired":
+                continue
+            ring = self._rings.get(row.id)
+            waiting = ring is None and row.state == "running"
+            found.append(
+                {
+                    "ring": row.id,
+                    "kind": composition_from(row.composition).kind,
+                    "stream": row.stream,
+                    "queries": self._registry.count_queries(row.id),
+                    "state": "waiting" if waiting else row.state,
+                    **({} if ring is None else ring.progress()),
+                    "error": row.error,
+                }
+            )
+        return found
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._supervisor.is_alive():
+            self._supervisor.join(timeout=10)
+        for ring in self._rings.values():
+            ring.stop()
+        self._server.close()
+
+
+def output_names(row: RingRow) -> tuple[str, ...]:
+    """Names of a ring's result columns."""
+    return tuple(f["name"] for f in json.loads(row.outputs)["fields"])
