@@ -64,7 +64,7 @@ class ManualClock:
 
 
 class ScriptedStream:
-    """A stream whose tuples come from `push`: each push is one micro-batch of every ring that reads it.
+    """A stream whose tuples come from `push`: each push is a micro-batch of all its rings.
 
     schema: columns as in CREATE STREAM. event_time, arrival_time, estimator, slack: as its options.
     directory: where pushes are kept as Arrow files; without one, in a temporary directory that goes
@@ -141,7 +141,7 @@ class ScriptedStream:
         return pa.Table.from_arrays(columns, schema=schema)
 
     def close(self) -> None:
-        """Remove what was pushed, if it was kept in a temporary directory; stop the engine first."""
+        """Remove what was pushed, if it is in a temporary directory; stop the engine first."""
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
 

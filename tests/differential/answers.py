@@ -15,7 +15,7 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def open_duckdb(rows: pa.Table) -> duckdb.DuckDBPyConnection:
-    """A connection with the table as the view `t`; 32-bit floats are compared as doubles, as in Spark."""
+    """A connection with the table as `t`; 32-bit floats are compared as doubles, as in Spark."""
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'; SET threads = 1")
     connection.register("rows", rows)

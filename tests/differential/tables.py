@@ -1,9 +1,10 @@
-"""Random tables with everything that is awkward in them, and the same tables as files of any format."""
+"""Random tables with everything that is awkward in them, and such tables as files of any format."""
 
 from __future__ import annotations
 
 import base64
 import datetime as dt
+import itertools
 import json
 import math
 import os
@@ -97,7 +98,7 @@ def write_files(rng: random.Random, rows: pa.Table, format_: str, directory: Pat
     directory.mkdir(parents=True)
     cuts = sorted(rng.randrange(rows.num_rows + 1) for _ in range(rng.randint(0, 5)))
     bounds = [0, *cuts, rows.num_rows]
-    pieces = [rows.slice(a, b - a) for a, b in zip(bounds, bounds[1:], strict=False)]
+    pieces = [rows.slice(a, b - a) for a, b in itertools.pairwise(bounds)]
     rng.shuffle(pieces)
     for number, piece in enumerate(pieces):
         path = directory / f"{number:03d}.{format_}"

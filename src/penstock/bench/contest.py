@@ -1,12 +1,14 @@
-"""One window query in penstock and in native Structured Streaming: same files, session and sink.
+"""Window queries in penstock and in native Structured Streaming: same files, session and sink.
 
-Both get the same micro-batches (files per batch), the same slack, two functions alike that take
-each micro-batch's rows as Arrow, and a clock from the start of the query to its last row
-delivered.
+Both get the same micro-batches (files per batch), the same slack, and a function that takes each
+micro-batch's rows as Arrow. A query is started on a directory that holds one small file and runs until
+it is idle: that is `start_s`. Then the other files come in at once, and `seconds` is the time until
+the last row that they cause is delivered.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import threading
@@ -20,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
 
 from penstock.bench.tuples import COLUMNS, SLACK
 from penstock.runtime.engine import Engine
@@ -87,18 +90,20 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
+    start_s: float
     seconds: float
     results: list[pa.Table]
 
 
 def run_penstock(
-    spark: SparkSession, path: Path, queries: Sequence[WindowQuery], files_per_batch: int
+    spark: SparkSession, files: Path, queries: Sequence[WindowQuery], files_per_batch: int
 ) -> Outcome:
     rows = [Rows() for _ in queries]
-    with scratch() as workspace, Engine(spark, workspace) as engine:
+    with scratch() as directory, Engine(spark, directory / "workspace") as engine:
+        inbox = _first_file(files, directory)
         engine.execute(
             f"CREATE STREAM S ({COLUMNS}) WITH (source = 'file', format = 'parquet', "
-            f"path = '{path}', max_files_per_batch = {files_per_batch}, event_time = 'ts', "
+            f"path = '{inbox}', max_files_per_batch = {files_per_batch}, event_time = 'ts', "
             f"estimator = 'fixed', slack = '{SLACK}')"
         )
         begin = time.perf_counter()
@@ -106,32 +111,57 @@ def run_penstock(
             for query, sink in zip(queries, rows, strict=True):
                 engine.register(query.text, sink=sink)
         engine.await_idle(_TIMEOUT_S)
-    return _outcome(begin, rows)
+        ready = time.perf_counter()
+        _other_files(files, inbox)
+        engine.await_idle(_TIMEOUT_S)
+    return _outcome(begin, ready, rows)
 
 
 def run_native(
     spark: SparkSession,
-    path: Path,
+    files: Path,
     queries: Sequence[WindowQuery],
     files_per_batch: int,
     store: str,
 ) -> Outcome:
     """The queries as one StreamingQuery each, all at the same time."""
     rows = [Rows() for _ in queries]
-    with scratch() as checkpoints, session_settings(spark, NATIVE_STORES[store]):
+    with scratch() as directory, session_settings(spark, NATIVE_STORES[store]):
+        inbox = _first_file(files, directory)
         begin = time.perf_counter()
         running = []
-        for number, (query, sink) in enumerate(zip(queries, rows, strict=True)):
-            writer = native_frame(spark, path, query, files_per_batch).writeStream
-            writer = writer.outputMode("append").foreachBatch(_collect_into(sink))
-            running.append(writer.option("checkpointLocation", f"{checkpoints}/{number}").start())
         try:
-            for streaming in running:
-                streaming.processAllAvailable()
+            for number, (query, sink) in enumerate(zip(queries, rows, strict=True)):
+                writer = native_frame(spark, inbox, query, files_per_batch).writeStream
+                writer = writer.outputMode("append").foreachBatch(_collect_into(sink))
+                checkpoint = str(directory / "checkpoints" / str(number))
+                running.append(writer.option("checkpointLocation", checkpoint).start())
+            _process_all(running)
+            ready = time.perf_counter()
+            _other_files(files, inbox)
+            _process_all(running)
         finally:
             for streaming in running:
                 streaming.stop()
-    return _outcome(begin, rows)
+    return _outcome(begin, ready, rows)
+
+
+def _first_file(files: Path, directory: Path) -> Path:
+    inbox = directory / "inbox"
+    inbox.mkdir()
+    first = min(files.iterdir())
+    os.link(first, inbox / first.name)
+    return inbox
+
+
+def _other_files(files: Path, inbox: Path) -> None:
+    for file in sorted(files.iterdir())[1:]:
+        os.link(file, inbox / file.name)
+
+
+def _process_all(running: list[StreamingQuery]) -> None:
+    for streaming in running:
+        streaming.processAllAvailable()
 
 
 def native_frame(
@@ -162,8 +192,9 @@ def _collect_into(sink: Rows):
     return collect
 
 
-def _outcome(begin: float, rows: list[Rows]) -> Outcome:
-    return Outcome(max(r.last for r in rows) - begin, [r.table() for r in rows])
+def _outcome(begin: float, ready: float, rows: list[Rows]) -> Outcome:
+    last = max(r.last for r in rows)
+    return Outcome(ready - begin, last - ready, [r.table() for r in rows])
 
 
 def same_rows(ours: pa.Table, theirs: pa.Table) -> bool:

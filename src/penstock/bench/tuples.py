@@ -1,6 +1,6 @@
 """The Parquet files that benchmarks read: event times out of order, none later than SLACK.
 
-The last file holds tuples of a far later day, one for each value of `w`: they carry every watermark
+The first file is small: a query warms up on it. The last file holds tuples of a far later day, one for each value of `w`: they carry every watermark
 past all windows before them, so a query of either engine has delivered them without being stopped.
 """
 
@@ -20,6 +20,7 @@ WEIGHTS = 1000  # w is one of 0 … 999
 _START_US = 1_704_067_200_000_000
 _DAY_US = 86_400_000_000
 _DISORDER_US = 8_000_000
+_FIRST_ROWS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +41,30 @@ class Tuples:
 def write_tuples(directory: Path, tuples: Tuples) -> None:
     directory.mkdir(parents=True)
     random = np.random.default_rng(tuples.seed)
-    step_us = tuples.minutes * 60_000_000 / tuples.rows
+    per_file_us = tuples.minutes * 60_000_000 // tuples.files
+    _write_random(directory, 0, random, _FIRST_ROWS, tuples.groups, _START_US - per_file_us, per_file_us)
     for number in range(tuples.files):
-        n = tuples.rows_per_file
-        at_us = ((number * n + np.arange(n)) * step_us).astype(np.int64)
-        ts_us = _START_US + at_us - random.integers(0, _DISORDER_US, n)
-        key = random.integers(0, tuples.groups, n, np.int32)
-        _write(directory, number, key, ts_us, random.normal(20, 5, n), random.integers(0, WEIGHTS, n))
-    last = np.arange(WEIGHTS)
+        begin_us = _START_US + number * per_file_us
+        rows = tuples.rows_per_file
+        _write_random(directory, number + 1, random, rows, tuples.groups, begin_us, per_file_us)
+    key, last = np.zeros(WEIGHTS, np.int32), np.arange(WEIGHTS)
     later_us = np.full(WEIGHTS, _START_US + tuples.minutes * 60_000_000 + _DAY_US)
-    _write(directory, tuples.files, np.zeros(WEIGHTS, np.int32), later_us, np.zeros(WEIGHTS), last)
+    _write(directory, tuples.files + 1, key, later_us, np.zeros(WEIGHTS), last)
+
+
+def _write_random(
+    directory: Path,
+    number: int,
+    random: np.random.Generator,
+    rows: int,
+    groups: int,
+    begin_us: int,
+    length_us: int,
+) -> None:
+    at_us = begin_us + np.arange(rows) * length_us // rows
+    ts_us = at_us - random.integers(0, _DISORDER_US, rows)
+    key = random.integers(0, groups, rows, np.int32)
+    _write(directory, number, key, ts_us, random.normal(20, 5, rows), random.integers(0, WEIGHTS, rows))
 
 
 def _write(

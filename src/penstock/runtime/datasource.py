@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from penstock.control.punctuation import NEVER_US
@@ -116,6 +117,12 @@ class PunctuationSource(DataSource):
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         return PunctuationReader(self.options)
+
+
+def register_sources(spark: SparkSession) -> None:
+    """Make the sources known to a session; each session has its own list."""
+    spark.dataSource.register(RowSource)
+    spark.dataSource.register(PunctuationSource)
 
 
 def run_in_map(config_text: str, numbered: bool) -> Any:

@@ -28,12 +28,12 @@ from penstock.plan.explain import Sharing, explain_query
 from penstock.plan.specs import SlotSpec
 from penstock.runtime.analyzer import Analyzer
 from penstock.runtime.compile import runs_in_reader
-from penstock.runtime.datasource import PunctuationSource, RowSource
+from penstock.runtime.datasource import register_sources
 from penstock.runtime.dispatch import CallbackSink, Sink
-from penstock.runtime.manager import RingManager, output_names
+from penstock.runtime.manager import RingManager, output_schema
 from penstock.runtime.query import Query, QueryStatus
 from penstock.runtime.registry import QueryRow, Registry
-from penstock.runtime.session import start_spark
+from penstock.runtime.session import check_session, start_spark
 from penstock.runtime.settings import Settings
 from penstock.runtime.sinks.files import FileSink
 from penstock.runtime.sinks.log import ResultLog
@@ -102,6 +102,8 @@ class Engine:
         self._owns_spark = spark is None
         try:
             self.registry = Registry(self.workspace.catalog)
+            if spark is not None:
+                check_session(spark)
             self.spark = spark or self._start_spark()
         except BaseException:
             self.workspace.close()
@@ -113,8 +115,7 @@ class Engine:
         self._functions: dict[int, Callback] = {}
         self._memory: dict[int, MemorySink] = {}
         self._stopped = False
-        self.spark.dataSource.register(RowSource)
-        self.spark.dataSource.register(PunctuationSource)
+        register_sources(self.spark)
         self.analyzer = Analyzer(self.spark)
         self._manager = RingManager(
             self.spark,
@@ -173,6 +174,7 @@ class Engine:
             if (known := self.catalog.get(name)) is not None and known != stream:
                 hint = "drop it first, or use another name"
                 raise EngineError(f"stream {name} exists with another definition", hint)
+            register_sources(dataframe.sparkSession)
             self.registry.put_stream(stream)
             self._manager.hand_over(name, dataframe)
         return stream
@@ -361,7 +363,7 @@ class Engine:
             tables += memory.rows()
         if tables:
             return pa.concat_tables(tables)
-        return pa.table({n: pa.array([], pa.null()) for n in output_names(ring)})
+        return output_schema(ring).empty_table()
 
     def status_of(self, query: Query) -> QueryStatus:
         """State and counters of a query; see `Query.status`."""

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import EngineError
@@ -28,7 +29,9 @@ from penstock.runtime.settings import Settings
 from penstock.runtime.sinks.log import ResultLog
 from penstock.runtime.streams import estimator_of, planner_of, readable
 from penstock.runtime.workspace import Workspace
-from penstock.schema import Schema
+from penstock.schema import Schema, arrow_type
+
+MAX_RESTARTS = 5  # of one ring in an engine's life, for failures that may pass
 
 SinkOf = Callable[[QueryRow], Sink | None]
 FindStream = Callable[[str], Stream | None]
@@ -60,6 +63,7 @@ class RingManager:
         self._rings: dict[str, Ring] = {}
         self._frames: dict[str, DataFrame] = {}
         self._idle_since: dict[str, float] = {}
+        self._restarts: dict[str, int] = {}
         self._waiting = 0
         self._stopped = threading.Event()
         self._companions = Companions(
@@ -103,9 +107,14 @@ class RingManager:
         ring = RingRow(id_, composition.stream, text, dumps(outputs), "running", None, int(replay))
         with self._registry.change():
             self._registry.add_ring(ring)
-            if not replay:
+            if not (replay or self._reads_itself(composition.stream)):
                 self._registry.inherit_position(id_, composition.stream)
         return ring
+
+    def _reads_itself(self, stream: str) -> bool:
+        """Whether Spark reads the stream, from wherever the user's DataFrame begins."""
+        found = self._find_stream(stream)
+        return found is not None and found.source == "dataframe"
 
     def find(self, composition: Composition) -> RingRow | None:
         """The running ring that a query of this composition would share."""
@@ -137,7 +146,7 @@ class RingManager:
         )
         dispatcher = Dispatcher(
             row.id,
-            output_names(row),
+            tuple(output_schema(row).names),
             ResultLog(self._workspace.results(row.id), self._settings().results_bytes),
             self._quarantine,
             lambda batch, rows: self._finish_batch(row.id, batch, rows),
@@ -168,10 +177,29 @@ class RingManager:
         with self._guard:
             if self._waiting or (self._bounded and not force) or self._stopped.is_set():
                 return
-            extra = {"spark.sql.shuffle.partitions": str(self._parallelism)}
+            before: Ring | None = None
             for ring in [r for r in self._rings.values() if not r.started]:
-                frame = self._frames.get(ring.stream.name.lower())
-                ring.start(self._spark, frame, self._settings().trigger_ms, extra)
+                if before is not None:
+                    before.await_start()
+                self._start(ring)
+                before = ring
+
+    def _start(self, ring: Ring) -> None:
+        extra = {"spark.sql.shuffle.partitions": str(self._parallelism)}
+        frame = self._frames.get(ring.stream.name.lower())
+        ring.start(self._spark, frame, self._settings().trigger_ms, extra)
+
+    def _recover(self, ring: Ring) -> bool:
+        """Start a ring again that failed in passing; False if it has to be given up."""
+        with self._guard:
+            if ring.id not in self._rings or not ring.failed_in_passing():
+                return ring.id in self._rings and ring.failure() is None
+            self._restarts[ring.id] = self._restarts.get(ring.id, 0) + 1
+            if self._restarts[ring.id] > MAX_RESTARTS:
+                return False
+            ring.stop()
+            self._start(ring)
+            return True
 
     def retire(self, ring: str) -> None:
         """Stop a ring for good; its results stay."""
@@ -195,7 +223,8 @@ class RingManager:
                 for ring in list(self._rings.values()):
                     idle_s = time.monotonic() - self._idle_since.get(ring.id, float("inf"))
                     if (failure := ring.failure()) is not None:
-                        self._fail(ring.id, failure)
+                        if not self._recover(ring):
+                            self._fail(ring.id, failure)
                     elif idle_s > self._settings().idle_ring_s:
                         self.retire(ring.id)
 
@@ -287,13 +316,18 @@ class RingManager:
 
     def _await(self, rings: list[Ring], deadline: float) -> None:
         for ring in rings:
-            try:
-                ring.await_idle(deadline)
-            except EngineError:
-                with self._guard:
-                    if ring.id in self._rings and (failure := ring.failure()) is not None:
-                        self._fail(ring.id, failure)
-                raise
+            while True:
+                try:
+                    ring.await_idle(deadline)
+                    break
+                except EngineError:
+                    with self._guard:
+                        failure = ring.failure()
+                        if self._recover(ring) and time.monotonic() < deadline:
+                            continue
+                        if failure is not None and ring.id in self._rings:
+                            self._fail(ring.id, failure)
+                    raise
 
     def describe(self) -> list[dict[str, Any]]:
         """Rings that run, wait or failed, with the figures of their last micro-batch."""
@@ -325,6 +359,14 @@ class RingManager:
         self._server.close()
 
 
-def output_names(row: RingRow) -> tuple[str, ...]:
-    """Names of a ring's result columns."""
-    return tuple(f["name"] for f in json.loads(row.outputs)["fields"])
+def output_schema(row: RingRow) -> pa.Schema:
+    """A ring's result columns; null stands for types that only Spark knows."""
+    fields = [(f["name"], f["type"]) for f in json.loads(row.outputs)["fields"]]
+    return pa.schema([(name, _arrow_or_null(type_)) for name, type_ in fields])
+
+
+def _arrow_or_null(type_: str) -> pa.DataType:
+    try:
+        return arrow_type(type_)
+    except KeyError:
+        return pa.null()

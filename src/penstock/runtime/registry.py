@@ -12,10 +12,12 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
+from penstock.control.punctuation import NEVER_US, DelayFacts, merge_facts
 from penstock.errors import WorkspaceError
 from penstock.plan.catalog import Stream
 from penstock.plan.codec import dumps, stream_from
@@ -40,7 +42,8 @@ CREATE TABLE IF NOT EXISTS epochs (
   punctuation_us INTEGER NOT NULL, previous_max_us INTEGER, work TEXT NOT NULL,
   PRIMARY KEY (ring, number)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS consumed (
-  ring TEXT NOT NULL, item TEXT NOT NULL, PRIMARY KEY (ring, item)) WITHOUT ROWID;
+  ring TEXT NOT NULL, item TEXT NOT NULL, number INTEGER NOT NULL,
+  PRIMARY KEY (ring, item)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS progress (
   ring TEXT PRIMARY KEY, through INTEGER NOT NULL, facts TEXT NOT NULL,
   punctuation_us INTEGER NOT NULL) WITHOUT ROWID;
@@ -338,7 +341,8 @@ class Registry:
                 ),
             )
             db.executemany(
-                "INSERT OR IGNORE INTO consumed VALUES (?, ?)", [(epoch.ring, c) for c in consumed]
+                "INSERT OR IGNORE INTO consumed VALUES (?, ?, ?)",
+                [(epoch.ring, item, epoch.number) for item in consumed],
             )
             # Spark replays at most the last uncommitted batch and keeps 100 for roll-back
             db.execute(
@@ -349,13 +353,36 @@ class Registry:
         return {r[0] for r in self._rows("SELECT item FROM consumed WHERE ring = ?", ring)}
 
     def inherit_position(self, ring: str, stream: str) -> None:
-        """Start a ring where the stream's other rings are: what they have read, it has not to."""
+        """Start a ring where the stream's other rings are.
+
+        What they have read and counted, it has not to read, and counts as seen: so its first
+        windows begin after that. What they are just reading, it reads too.
+        """
         with self.change() as db:
-            db.execute(
-                "INSERT OR IGNORE INTO consumed SELECT ?, item FROM consumed"
-                " WHERE ring IN (SELECT id FROM rings WHERE stream = ?)",
-                (ring, stream),
+            others = self._rows(
+                "SELECT p.ring, p.through, p.facts FROM progress p JOIN rings r ON r.id = p.ring"
+                " WHERE r.stream = ? AND p.ring <> ? AND p.through >= 0",
+                stream,
+                ring,
             )
+            position = 0
+            for other, through, _ in others:
+                db.execute(
+                    "INSERT OR IGNORE INTO consumed SELECT ?, item, 0 FROM consumed"
+                    " WHERE ring = ? AND number <= ?",
+                    (ring, other, through),
+                )
+                if (epoch := self.epoch(other, through)) is not None:
+                    position = max(position, json.loads(epoch.work).get("through", 0))
+            if not others:
+                return
+            start = EpochRow(
+                ring, 0, 0, NEVER_US, None, json.dumps({"pieces": [], "through": position})
+            )
+            self.add_epoch(start, [])
+            facts = [DelayFacts(**json.loads(f)) for _, _, f in others]
+            seen = replace(reduce(merge_facts, facts), rows=0)
+            self.set_progress(ring, 0, asdict(seen), NEVER_US)
 
     def progress(self, ring: str) -> tuple[int, dict[str, Any], int] | None:
         """(last epoch absorbed, facts, punctuation) of a ring."""

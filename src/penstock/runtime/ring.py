@@ -20,6 +20,12 @@ from penstock.runtime.dispatch import Dispatcher
 from penstock.runtime.session import ring_settings
 
 _starting = threading.Lock()  # settings are per session: one ring starts at a time
+_START_S = 15.0
+# what a loaded machine or a dying worker does; the checkpoint makes trying again safe
+_TRANSIENT = re.compile(
+    r"failed to connect back|worker exited unexpectedly|Connection reset|Broken pipe"
+    r"|does not answer"
+)
 
 
 class Ring:
@@ -61,6 +67,18 @@ class Ring:
                 .start()
             )
 
+    def await_start(self) -> None:
+        """Wait, not for long, until the sources' planners run.
+
+        Spark gives each of them only 10 s to come up, so many must not start at once.
+        """
+        deadline = time.monotonic() + _START_S
+        query = self._query
+        while query is not None and query.isActive and time.monotonic() < deadline:
+            if not query.status["message"].startswith("Initializing"):
+                return
+            time.sleep(0.05)
+
     @property
     def started(self) -> bool:
         return self._query is not None
@@ -75,6 +93,12 @@ class Ring:
             return None
         error = self._query.exception()
         return None if error is None else first_cause(str(error))
+
+    def failed_in_passing(self) -> bool:
+        """Whether the failure is one that a new start may cure."""
+        if self._query is None or self._query.isActive:
+            return False
+        return _TRANSIENT.search(str(self._query.exception())) is not None
 
     def progress(self) -> dict[str, Any]:
         """Figures of the last micro-batch: id, duration, rows."""

@@ -89,6 +89,15 @@ def _require_java() -> None:
         )
 
 
+def check_session(spark: SparkSession) -> None:
+    """Refuse a session that rings cannot run in."""
+    if "connect" in type(spark).__module__:
+        raise EngineError(
+            "Spark Connect sessions are not supported: the engine has to live in the driver",
+            "make the session with SparkSession.builder.master(…), without remote(…)",
+        )
+
+
 @contextmanager
 def ring_settings(spark: SparkSession, extra: dict[str, str] | None = None) -> Iterator[None]:
     """The session with a ring's settings for as long as a streaming query is built and started.

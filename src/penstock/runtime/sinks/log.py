@@ -21,6 +21,7 @@ class ResultLog:
         self._directory = directory
         self._limit = limit_bytes
         self._sizes = {p: p.stat().st_size for p in sorted(directory.glob("*.arrow"))}
+        self._total = sum(self._sizes.values())
 
     def append(self, batch: int, rows: pa.Table) -> None:
         """Keep rows with their `__slots`; a replayed micro-batch replaces its own file."""
@@ -31,11 +32,13 @@ class ResultLog:
 
         path = self._directory / f"{batch:012d}.arrow"
         write_whole(path, write)
-        self._sizes[path] = path.stat().st_size
-        while sum(self._sizes.values()) > self._limit and len(self._sizes) > 1:
-            oldest = min(self._sizes)
+        size = path.stat().st_size
+        self._total += size - self._sizes.get(path, 0)
+        self._sizes[path] = size
+        while self._total > self._limit and len(self._sizes) > 1:
+            oldest = next(iter(self._sizes))
             oldest.unlink(missing_ok=True)
-            del self._sizes[oldest]
+            self._total -= self._sizes.pop(oldest)
 
     def read(self, slot: int) -> list[pa.Table]:
         """The kept rows of one query, oldest first."""

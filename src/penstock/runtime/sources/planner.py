@@ -15,9 +15,6 @@ from typing import Any, Protocol
 from penstock.runtime.sources.files import FileInfo, FileOptions, list_files, split_files
 from penstock.runtime.sources.generator import TICK_US, GeneratorOptions, last_tick
 
-DEFAULT_BATCH_BYTES = 256 * 1024 * 1024
-
-
 @dataclass(frozen=True, slots=True)
 class Work:
     """The pieces of one micro-batch (one list per task) and the items they use up."""
@@ -44,11 +41,10 @@ class FilePlanner:
 
     def next_work(self, done: dict[str, Any], consumed: set[str], parallelism: int) -> Work | None:
         new = [f for f in list_files(self._options) if f.path not in consumed]
-        limit = self._options.max_bytes_per_batch or DEFAULT_BATCH_BYTES
         chosen: list[FileInfo] = []
         size = 0
         for file in new[: self._options.max_files_per_batch]:
-            if chosen and size + file.size > limit:
+            if chosen and size + file.size > self._options.max_bytes_per_batch:
                 break
             chosen.append(file)
             size += file.size

@@ -1,0 +1,70 @@
+-- share: selections differ in constants, columns of the condition and operators only
+SELECT id, temp FROM Sensors;
+SELECT id, temp FROM Sensors WHERE temp > 20;
+SELECT id, temp FROM Sensors WHERE temp > 30 AND room = 'hall' OR ok;
+SELECT id, temp FROM Sensors WHERE id IN (1, 2, 3) AND hum IS NULL
+
+-- share: spelling is not meaning
+SELECT ID, Temp FROM sensors S WHERE S.temp > 20;
+select id AS ID, temp Temp from Sensors
+
+-- share: windows and conditions are data
+SELECT room, max(temp) AS m FROM Sensors [RANGE 5 MINUTES SLIDE 1 MINUTE] GROUP BY room;
+SELECT room, max(temp) AS m FROM Sensors [RANGE 1 SECOND] WHERE id < 5 GROUP BY room;
+SELECT room, max(temp) AS m FROM Sensors [NOW] GROUP BY 1
+
+-- share: the same windowing attribute, named or not
+SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE];
+SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE WATTR ts]
+
+-- share: the same derived value against other constants
+SELECT id FROM Sensors WHERE id + 1 > 5;
+SELECT id FROM Sensors WHERE id + 1 < 100
+
+-- share: count of a constant counts rows
+SELECT count(1) AS n FROM Sensors [RANGE 1 MINUTE];
+SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE]
+
+-- apart: another select list
+SELECT id FROM Sensors;
+SELECT temp FROM Sensors;
+SELECT id AS i FROM Sensors;
+SELECT id, temp FROM Sensors
+
+-- apart: another stream
+SELECT id FROM Sensors;
+SELECT id FROM Doors;
+SELECT id FROM Sensors.late
+
+-- apart: another derived value
+SELECT id FROM Sensors WHERE temp > 5;
+SELECT id FROM Sensors WHERE id + 1 > 5;
+SELECT id FROM Sensors WHERE upper(room) = 'HALL'
+
+-- apart: other groups or aggregates
+SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE];
+SELECT count(temp) AS n FROM Sensors [RANGE 1 MINUTE];
+SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE] GROUP BY room;
+SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE] GROUP BY id;
+SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE] HAVING count(*) > 1;
+SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE WATTR arrived];
+SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE DRATIO 1%];
+SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE DRATIO 2%]
+
+-- partial: every aggregate can be put together from parts
+SELECT room, count(*) AS n, sum(temp) AS s, avg(id) AS a, min(hum) AS l, stddev(temp) AS d FROM Sensors [RANGE 1 MINUTE] GROUP BY room;
+SELECT upper(room) AS r, max(ts) - min(ts) AS span FROM Sensors [RANGE 1 MINUTE] GROUP BY upper(room) HAVING count(*) > 1;
+SELECT room FROM Sensors [RANGE 1 MINUTE] GROUP BY room
+
+-- native: some aggregate or key is left to Spark
+SELECT count(DISTINCT id) AS n FROM Sensors [RANGE 1 MINUTE];
+SELECT percentile(temp, 0.5) AS p FROM Sensors [RANGE 1 MINUTE];
+SELECT count(*) FILTER (WHERE ok) AS n FROM Sensors [RANGE 1 MINUTE];
+SELECT max(1 / id) AS q FROM Sensors [RANGE 1 MINUTE];
+SELECT collect_list(id) AS l FROM Sensors [RANGE 1 MINUTE]
+
+-- fail: joins are understood but not executed yet
+SELECT S.id FROM Sensors S [RANGE 1 MINUTE], Doors D [RANGE 1 MINUTE] WHERE S.id = D.id
+
+-- fail: sum(DISTINCT …) is not supported over streams. count(DISTINCT …) is
+SELECT sum(DISTINCT id) AS s FROM Sensors [RANGE 1 MINUTE]

@@ -1,0 +1,86 @@
+"""Every case in tests/cases/plan/sharing.sql: which queries run in one ring, and how.
+
+    -- share: all queries below are of one composition
+    -- apart: no two of them are
+    -- partial: their windows are pre-aggregated; -- native: they are left to Spark
+    -- fail: part of what the user is told: message. hint
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from penstock.errors import QueryError
+from penstock.plan.compose import Composed, compose
+from tests.plan.streams import bound, cases, told
+
+# What Spark says of the expressions in the cases, so that they need no Spark.
+TYPES = {
+    "(`id` + 1)": "int",
+    "(1 / `id`)": "double",
+    "upper(`room`)": "string",
+    "1": "int",
+    "0.5": "decimal(1,1)",
+}
+
+
+def composed(text: str) -> list[Composed]:
+    return [compose(query, lambda sql: TYPES[sql]) for query in bound(text)]
+
+
+@pytest.mark.parametrize(("header", "text"), cases("sharing.sql", "share"))
+def test_queries_share_a_ring(header: re.Match[str], text: str) -> None:
+    found = composed(text)
+    assert len(found) > 1
+    assert len({c.composition for c in found}) == 1
+
+
+@pytest.mark.parametrize(("header", "text"), cases("sharing.sql", "apart"))
+def test_queries_need_rings_of_their_own(header: re.Match[str], text: str) -> None:
+    found = composed(text)
+    assert len(found) > 1
+    assert len({c.composition for c in found}) == len(found)
+
+
+@pytest.mark.parametrize(("header", "text"), cases("sharing.sql", "partial"))
+def test_windows_are_preaggregated(header: re.Match[str], text: str) -> None:
+    for each in composed(text):
+        assert each.composition.preaggregated
+        assert not each.composition.shipped
+
+
+@pytest.mark.parametrize(("header", "text"), cases("sharing.sql", "native"))
+def test_windows_are_left_to_spark(header: re.Match[str], text: str) -> None:
+    for each in composed(text):
+        assert not each.composition.preaggregated
+        assert each.composition.shipped
+
+
+@pytest.mark.parametrize(("header", "text"), cases("sharing.sql", "fail"))
+def test_is_refused(header: re.Match[str], text: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        composed(text)
+    assert header[4] in told(caught.value)
+
+
+def test_equal_aggregates_are_kept_once() -> None:
+    text = "SELECT avg(temp) AS a, sum(temp) AS s, sum(temp) / count(temp) AS b FROM Sensors [NOW]"
+    [query] = composed(text)
+    assert [(p.kind, p.argument) for p in query.composition.partials] == [
+        ("sum", "temp"),
+        ("count", "temp"),
+    ]
+
+
+def test_only_used_columns_are_shipped_in_the_order_of_the_stream() -> None:
+    [query] = composed("SELECT upper(room) AS r, id FROM Sensors WHERE temp > 1")
+    assert query.composition.shipped == ("id", "room")
+
+
+def test_a_condition_that_is_never_true_has_no_terms() -> None:
+    never, always = composed("SELECT id FROM Sensors WHERE id > 3 AND id < 2; SELECT id FROM Sensors")
+    assert never.composition == always.composition
+    assert never.terms == ()
+    assert [t.sets for t in always.terms] == [()]
