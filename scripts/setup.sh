@@ -131,6 +131,8 @@ need_environment() {
     locked_pip --require-hashes -r .venv/build-tools.lock
     locked_pip --require-hashes --no-build-isolation -r requirements.lock
     locked_pip --no-build-isolation --editable .
+    say "kernels: compiling, some seconds"
+    .venv/bin/python -c 'from penstock.kernels.jit import warm_up; warm_up()'
     say "$place" >.venv/.made-place
     say "$contents" >.venv/.made-contents
     say "python environment: done"

@@ -116,6 +116,8 @@ class Engine:
         self._memory: dict[int, MemorySink] = {}
         self._stopped = False
         register_sources(self.spark)
+        if spark is not None:  # its workers compile the kernels one by one: let them find a cache
+            threading.Thread(target=_warm_up, name="penstock-warm-up", daemon=True).start()
         self.analyzer = Analyzer(self.spark)
         self._manager = RingManager(
             self.spark,
@@ -420,6 +422,12 @@ class Engine:
         if self._owns_spark:
             self.spark.stop()
         self.workspace.close()
+
+
+def _warm_up() -> None:
+    from penstock.kernels.jit import warm_up
+
+    warm_up()
 
 
 def _one_select(text: str) -> CreateQuery | BareSelect:

@@ -34,13 +34,19 @@ class Address:
     token: str
 
 
+class _QuietServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A worker that goes away is nothing to print about; whoever lost an answer asks again."""
+
+
 class EpochServer:
     """Serves named calls; listens on the given host only, refuses whoever lacks the token."""
 
     def __init__(self, calls: dict[str, Handler], host: str = "127.0.0.1") -> None:
         token = secrets.token_urlsafe(24)
-        self._server = ThreadingHTTPServer((host, 0), _handler(calls, token))
-        self._server.daemon_threads = True
+        self._server = _QuietServer((host, 0), _handler(calls, token))
         self.address = Address(host, self._server.server_address[1], token)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.1,), name="penstock-epochs", daemon=True

@@ -68,7 +68,7 @@ SELECT temp FROM Sensor
 -- fail 1:15: stream Xyz not found. known streams: Doors, Log, Sensors
 SELECT a FROM Xyz
 
--- fail 1:15: Sensors has no companion lost. companions: Sensors.late, Sensors.bad
+-- fail 1:23: Sensors has no companion lost. companions: Sensors.late, Sensors.bad
 SELECT * FROM Sensors.lost
 
 -- fail 1:8: column tmp not found in Sensors. did you mean temp?
