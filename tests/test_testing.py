@@ -59,7 +59,8 @@ def test_a_generated_stream_follows_the_manual_clock(spark: SparkSession) -> Non
     clock = ManualClock()
     with quick_engine(spark, clock_us=clock) as engine:
         engine.execute(
-            "CREATE STREAM G (id INT, ts TIMESTAMP) WITH (source = 'generator', rate = 100, event_time = 'ts')"
+            "CREATE STREAM G (id INT, ts TIMESTAMP) "
+            "WITH (source = 'generator', rate = 100, event_time = 'ts')"
         )
         query = engine.register("SELECT id FROM G")
         engine.await_idle()

@@ -6,11 +6,14 @@ can say what is known at each moment and ask for exact results:
 
     def test_a_late_tuple_is_counted(spark):
         with quick_engine(spark) as engine:
-            sensors = ScriptedStream(engine, "Sensors", "id INT, ts TIMESTAMP", event_time="ts",
-            slack="0 s") query = engine.register("SELECT count(*) AS n FROM Sensors [RANGE 10
-            SECONDS]") sensors.push([{"id": 1, "ts": 5}, {"id": 2, "ts": 25}]) sensors.push([{"id":
-            3, "ts": 7}])                       # its window has closed engine.await_idle() assert
-            query.results().column("n").to_pylist() == [1] assert query.status.late == 1
+            schema = "id INT, ts TIMESTAMP"
+            sensors = ScriptedStream(engine, "Sensors", schema, event_time="ts", slack="0 s")
+            query = engine.register("SELECT count(*) AS n FROM Sensors [RANGE 10 SECONDS]")
+            sensors.push([{"id": 1, "ts": 5}, {"id": 2, "ts": 25}])
+            sensors.push([{"id": 3, "ts": 7}])  # its window has closed
+            engine.await_idle()
+            assert query.results().column("n").to_pylist() == [1]
+            assert query.status.late == 1
 
 With a clock that you move, a generated stream makes as many tuples as the test wants:
 
@@ -156,8 +159,9 @@ def quick_engine(
 ) -> Engine:
     """An engine for short tests: no pause between micro-batches, one task for each."""
     quick: dict[str, OptionValue] = {"trigger_ms": 10, "parallelism": 1, **(settings or {})}
-    clock = {} if clock_us is None else {"clock_us": clock_us}
-    return Engine(spark, workspace, bounded=bounded, settings=quick, **clock)
+    if clock_us is None:
+        return Engine(spark, workspace, bounded=bounded, settings=quick)
+    return Engine(spark, workspace, bounded=bounded, clock_us=clock_us, settings=quick)
 
 
 def _value(value: Any, type_: pa.DataType) -> Any:

@@ -262,11 +262,12 @@ def windows(rng: random.Random, table: Table, count: int, native: bool) -> list[
     duck = ", ".join(f"{e.duck} AS {n}" for e, n in zip(items, names, strict=True))
     grouping = _grouping(rng, keys)
     having = rng.choice(_HAVING) if rng.random() < 0.4 else None
-    where = _where(rng, table, derived=False)
+    derived = rng.random() < 0.25
+    where = _where(rng, table, derived)
     found = []
     for number in range(count):
         range_ms, slide_ms = _window(rng, table.span_s)
-        w = where() if number else same("true")
+        w = where() if number or derived else same("true")
         text = f"SELECT {ours} FROM S [RANGE {range_ms} MILLISECONDS SLIDE {slide_ms} MILLISECONDS]"
         text += f" WHERE {w.ours}{grouping}" + (f" HAVING {having.ours}" if having else "")
         expected = _windowed(range_ms * 1000, slide_ms * 1000, duck, w.duck, [k.duck for k in keys])

@@ -37,16 +37,24 @@ def test_a_fixed_slack_makes_exactly_those_tuples_late_that_come_after_it(
     with quick_engine(spark) as engine:
         stream = scripted(engine, tmp_path, slack="5 seconds")
         with engine.together():
-            hop = engine.register("SELECT count(*) AS n FROM S [RANGE 10 SECONDS SLIDE 5 SECONDS]", "hop")
+            hop = engine.register(
+                "SELECT count(*) AS n FROM S [RANGE 10 SECONDS SLIDE 5 SECONDS]", "hop"
+            )
             tumble = engine.register("SELECT count(*) AS n FROM S [RANGE 10 SECONDS]", "tumble")
-            some = engine.register("SELECT count(*) AS n FROM S [RANGE 10 SECONDS] WHERE id > 15", "some")
+            some = engine.register(
+                "SELECT count(*) AS n FROM S [RANGE 10 SECONDS] WHERE id > 15", "some"
+            )
             late = engine.register("SELECT * FROM S.late", "late")
         stream.push(tuples(1, 12, 33))  # complete up to 28
         engine.await_idle()
         assert counts(tumble) == {10: 1, 20: 1}
         stream.push(tuples(22, 14, 27, 19))  # 14 and 19 are too late for every window of theirs
         engine.await_idle()
-        assert {q.name: q.status.late for q in (hop, tumble, some)} == {"hop": 2, "tumble": 2, "some": 1}
+        assert {q.name: q.status.late for q in (hop, tumble, some)} == {
+            "hop": 2,
+            "tumble": 2,
+            "some": 1,
+        }
         stream.push(tuples(100))
         engine.await_idle()
         # 22 is late for the window that ends at 25, and still counts in the one that ends at 30
@@ -75,7 +83,9 @@ def test_the_largest_delay_seen_holds_the_punctuation_back(
         stream.push([{"id": 1, "ts": 10, "arrived": 11}, {"id": 2, "ts": 20, "arrived": 20}])
         engine.await_idle()
         assert counts(query) == {15: 1}  # complete up to 20 - 1
-        stream.push([{"id": 3, "ts": 12, "arrived": 21}])  # late; from now on delays of 9 are expected
+        stream.push(
+            [{"id": 3, "ts": 12, "arrived": 21}]
+        )  # late; from now on delays of 9 are expected
         stream.push([{"id": 4, "ts": 16, "arrived": 22}])
         stream.push([{"id": 5, "ts": 29, "arrived": 29}])
         engine.await_idle()
@@ -113,11 +123,13 @@ def test_a_query_registered_midway_reports_only_windows_wholly_after_its_start(
         later = engine.register(text)
         hop = engine.register("SELECT count(*) AS n FROM S [RANGE 10 SECONDS SLIDE 4 SECONDS]")
         assert early.status.ring == later.status.ring == hop.status.ring
+        total = engine.register("SELECT sum(id) AS n FROM S [RANGE 10 SECONDS]")  # a new ring
         stream.push(tuples(15, 25))
         stream.push(tuples(35, 60))
         engine.await_idle()
         assert counts(early) == {10: 1, 20: 2, 30: 1, 40: 1}
         assert counts(later) == {30: 1, 40: 1}
+        assert counts(total) == {30: 25, 40: 35}
         assert counts(hop) == {24: 1, 28: 1, 32: 1, 36: 1, 40: 1, 44: 1}
 
 

@@ -15,7 +15,8 @@ from penstock.plan.catalog import Catalog, Stream
 from penstock.schema import Schema
 
 SENSORS = Schema.of(
-    "id INT, room STRING, temp DOUBLE, hum DECIMAL(5,2), ok BOOLEAN, ts TIMESTAMP, arrived TIMESTAMP"
+    "id INT, room STRING, temp DOUBLE, hum DECIMAL(5,2), ok BOOLEAN, "
+    "ts TIMESTAMP, arrived TIMESTAMP"
 )
 CATALOG = Catalog.of(
     [

@@ -1,8 +1,8 @@
 """Every case in tests/cases/plan/bind.sql: what a query means, or why it is refused and where.
 
-    -- ok: why this is interesting
-    -- is: the query with every name resolved
-    -- fail 2:14: part of what the user is told: message. hint
+-- ok: why this is interesting
+-- is: the query with every name resolved
+-- fail 2:14: part of what the user is told: message. hint
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 
 import pytest
+from tests.plan.streams import bound, cases, told
 
 from penstock.errors import QueryError
 from penstock.language.render import render
 from penstock.plan.bind import BoundQuery, BoundStream
-from tests.plan.streams import bound, cases, told
 
 
 def show(query: BoundQuery) -> str:

@@ -1,9 +1,9 @@
 """Every case in tests/cases/plan/sharing.sql: which queries run in one ring, and how.
 
-    -- share: all queries below are of one composition
-    -- apart: no two of them are
-    -- partial: their windows are pre-aggregated; -- native: they are left to Spark
-    -- fail: part of what the user is told: message. hint
+-- share: all queries below are of one composition
+-- apart: no two of them are
+-- partial: their windows are pre-aggregated; -- native: they are left to Spark
+-- fail: part of what the user is told: message. hint
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 
 import pytest
+from tests.plan.streams import bound, cases, told
 
 from penstock.errors import QueryError
 from penstock.plan.compose import Composed, compose
-from tests.plan.streams import bound, cases, told
 
 # What Spark says of the expressions in the cases, so that they need no Spark.
 TYPES = {
@@ -80,7 +80,9 @@ def test_only_used_columns_are_shipped_in_the_order_of_the_stream() -> None:
 
 
 def test_a_condition_that_is_never_true_has_no_terms() -> None:
-    never, always = composed("SELECT id FROM Sensors WHERE id > 3 AND id < 2; SELECT id FROM Sensors")
+    never, always = composed(
+        "SELECT id FROM Sensors WHERE id > 3 AND id < 2; SELECT id FROM Sensors"
+    )
     assert never.composition == always.composition
     assert never.terms == ()
     assert [t.sets for t in always.terms] == [()]

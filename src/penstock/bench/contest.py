@@ -1,9 +1,9 @@
 """Window queries in penstock and in native Structured Streaming: same files, session and sink.
 
 Both get the same micro-batches (files per batch), the same slack, and a function that takes each
-micro-batch's rows as Arrow. A query is started on a directory that holds one small file and runs until
-it is idle: that is `start_s`. Then the other files come in at once, and `seconds` is the time until
-the last row that they cause is delivered.
+micro-batch's rows as Arrow. A query is started on a directory that holds one small file and runs
+until it is idle: that is `start_s`. Then the other files come in at once, and `seconds` is the time
+until the last row that they cause is delivered.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.bench.machine import cpu_seconds
 from penstock.bench.tuples import COLUMNS, SLACK
 from penstock.runtime.engine import Engine
 
@@ -92,6 +93,7 @@ class Rows:
 class Outcome:
     start_s: float
     seconds: float
+    cpu_s: float | None  # of all processes, over `seconds` and until they are idle
     results: list[pa.Table]
 
 
@@ -111,10 +113,10 @@ def run_penstock(
             for query, sink in zip(queries, rows, strict=True):
                 engine.register(query.text, sink=sink)
         engine.await_idle(_TIMEOUT_S)
-        ready = time.perf_counter()
+        ready, used = time.perf_counter(), cpu_seconds()
         _other_files(files, inbox)
         engine.await_idle(_TIMEOUT_S)
-    return _outcome(begin, ready, rows)
+        return _outcome(begin, ready, used, rows)
 
 
 def run_native(
@@ -137,13 +139,13 @@ def run_native(
                 checkpoint = str(directory / "checkpoints" / str(number))
                 running.append(writer.option("checkpointLocation", checkpoint).start())
             _process_all(running)
-            ready = time.perf_counter()
+            ready, used = time.perf_counter(), cpu_seconds()
             _other_files(files, inbox)
             _process_all(running)
+            return _outcome(begin, ready, used, rows)
         finally:
             for streaming in running:
                 streaming.stop()
-    return _outcome(begin, ready, rows)
 
 
 def _first_file(files: Path, directory: Path) -> Path:
@@ -192,9 +194,11 @@ def _collect_into(sink: Rows):
     return collect
 
 
-def _outcome(begin: float, ready: float, rows: list[Rows]) -> Outcome:
+def _outcome(begin: float, ready: float, used: float | None, rows: list[Rows]) -> Outcome:
+    now = cpu_seconds()
+    cpu_s = None if used is None or now is None else now - used
     last = max(r.last for r in rows)
-    return Outcome(ready - begin, last - ready, [r.table() for r in rows])
+    return Outcome(ready - begin, last - ready, cpu_s, [r.table() for r in rows])
 
 
 def same_rows(ours: pa.Table, theirs: pa.Table) -> bool:

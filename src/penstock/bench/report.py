@@ -50,6 +50,8 @@ class Report:
 
     def show(self, console: Console | None = None) -> None:
         console = console or Console()
+        if not console.is_terminal:  # a file has room for all columns
+            console.width = max(console.width, 140)
         console.print(_rows_table(f"{self.bench}{' (quick)' if self.quick else ''}", self.rows))
         facts = Table("summary", "", show_header=False, title="summary")
         for key, value in self.summary.items():
@@ -57,8 +59,8 @@ class Report:
         console.print(facts)
         m = self.machine
         console.print(
-            f"{m['processor']}, {m['cores']} cores, {m['memory_gb']} GB, load {m['load_1min']} at start; "
-            f"Python {m['python']}, pyspark {m['pyspark']}",
+            f"{m['processor']}, {m['cores']} cores, {m['memory_gb']} GB, load {m['load_1min']} "
+            f"before the run; Python {m['python']}, pyspark {m['pyspark']}",
             highlight=False,
         )
 

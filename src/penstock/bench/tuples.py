@@ -1,7 +1,8 @@
 """The Parquet files that benchmarks read: event times out of order, none later than SLACK.
 
-The first file is small: a query warms up on it. The last file holds tuples of a far later day, one for each value of `w`: they carry every watermark
-past all windows before them, so a query of either engine has delivered them without being stopped.
+The first file is small: a query warms up on it. The last file holds tuples of a far later day, one
+for each value of `w`: they carry every watermark past all windows before them, so a query of either
+engine delivers them all without being stopped.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def write_tuples(directory: Path, tuples: Tuples) -> None:
     directory.mkdir(parents=True)
     random = np.random.default_rng(tuples.seed)
     per_file_us = tuples.minutes * 60_000_000 // tuples.files
-    _write_random(directory, 0, random, _FIRST_ROWS, tuples.groups, _START_US - per_file_us, per_file_us)
+    _write_random(
+        directory, 0, random, _FIRST_ROWS, tuples.groups, _START_US - per_file_us, per_file_us
+    )
     for number in range(tuples.files):
         begin_us = _START_US + number * per_file_us
         rows = tuples.rows_per_file
@@ -64,7 +67,9 @@ def _write_random(
     at_us = begin_us + np.arange(rows) * length_us // rows
     ts_us = at_us - random.integers(0, _DISORDER_US, rows)
     key = random.integers(0, groups, rows, np.int32)
-    _write(directory, number, key, ts_us, random.normal(20, 5, rows), random.integers(0, WEIGHTS, rows))
+    _write(
+        directory, number, key, ts_us, random.normal(20, 5, rows), random.integers(0, WEIGHTS, rows)
+    )
 
 
 def _write(

@@ -1,7 +1,7 @@
 """What can stand at the cursor: keywords, streams, columns, functions, queries.
 
-A guess from the words before the cursor, not a parse: half a statement does not parse. Where nothing
-narrows it down, everything that fits the word begun is offered.
+A guess from the words before the cursor, not a parse: half a statement does not parse. Where
+nothing narrows it down, everything that fits the word begun is offered.
 """
 
 from __future__ import annotations

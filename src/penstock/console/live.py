@@ -22,6 +22,8 @@ from penstock.console.tables import rich_table
 if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
 
+_QUERY_COLUMNS = ("queries", "state", "rows", "latency s")
+
 
 @dataclass(slots=True)
 class Tally:
@@ -33,7 +35,7 @@ class Tally:
 
     rows: int = 0
     deliveries: int = 0
-    latencies_s: deque[float] = field(default_factory=lambda: deque(maxlen=100))
+    latencies_s: deque[float] = field(default_factory=lambda: deque(maxlen=10))
     last: pa.Table | None = None
 
     def __call__(self, rows: pa.Table) -> None:
@@ -128,9 +130,7 @@ class Screen:
             return Group(Text("…"))
         return Group(
             Text(headline(figures), style="bold"),
-            rich_table(
-                ("queries", "state", "rows", "latency s"), query_rows(figures.queries, self._tallies)
-            ),
+            rich_table(_QUERY_COLUMNS, query_rows(figures.queries, self._tallies)),
             rich_table(
                 ("ring", "slots", "batch", "batch ms", "state"),
                 [(r["ring"], r["queries"], r.get("batch"), r.get("batch_ms"), r["state"])

@@ -1,7 +1,8 @@
 """`penstock sql`: statements as they are typed, or from a pipe; results appear above the prompt.
 
-A bare SELECT goes on printing until DROP QUERY or Ctrl-C. From a pipe the first error ends the run,
-and at the end what the sources hold is still read, so that `echo 'SELECT …' | penstock sql` answers.
+A bare SELECT goes on printing until DROP QUERY or Ctrl-C. From a pipe, the first error ends the
+run, and at its end what the sources hold is still read, so that `echo 'SELECT …' | penstock sql`
+answers.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,14 +78,15 @@ def _read_pipe(engine: Engine, printer: ResultPrinter) -> int:
     return FAILED if report_stopped(engine, set()) and not printer.closed.is_set() else OK
 
 
-def piped_statements(lines: Iterator[str] | object) -> Iterator[str]:
-    """Lines gathered to whole statements; the last one needs no semicolon."""
+def piped_statements(lines: Iterable[str]) -> Iterator[str]:
+    """Lines gathered to whole statements, empty lines before them so that errors name the right
+    line; the last statement needs no semicolon."""
     pending = ""
-    for line in lines:  # type: ignore[attr-defined]
+    for count, line in enumerate(lines, 1):
         pending += line
-        if (pending.lstrip().startswith(".") and "\n" in pending) or is_complete(pending):
+        if pending.lstrip().startswith(".") or is_complete(pending):
             yield pending
-            pending = ""
+            pending = "\n" * count
     if pending.strip():
         yield pending
 
@@ -133,7 +135,7 @@ def _prompt(engine: Engine) -> None:
         completer=ScriptCompleter(lambda: names_of(engine)),
         complete_while_typing=False,
         multiline=True,
-        prompt_continuation=lambda width, line, wrapped: "." * (width - 2) + " ",
+        prompt_continuation=lambda width, *_: "." * (width - 2) + " ",
         key_bindings=_enter_runs_whole_statements(),
     )
     done = threading.Event()

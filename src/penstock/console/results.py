@@ -1,7 +1,7 @@
 """Rows of queries on stdout, as they come or gathered to the end of a bounded run.
 
 jsonl: one object per row, `query` first. csv: a `query` column first; where the columns change, an
-empty line and a new header. table: for people. Several rings deliver at once, so writing is guarded.
+empty line and a new header. table: for people. Several rings deliver at once: writing is guarded.
 """
 
 from __future__ import annotations

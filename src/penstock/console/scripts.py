@@ -1,7 +1,7 @@
-"""A script as the commands need it: read, checked before Spark starts, cut without moving positions.
+"""A script as the commands need it: read, checked before Spark starts, cut in place.
 
-Statements are taken out by overwriting them with spaces, so that the place an error names is a place
-in the user's file.
+Statements are taken out by overwriting them with spaces, so that the place an error names is a
+place in the user's file.
 """
 
 from __future__ import annotations

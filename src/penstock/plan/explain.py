@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.language.render import render
 from penstock.plan.bind import BoundQuery
 from penstock.plan.compose import Composed
 from penstock.plan.specs import Interval, Term, ValueSet
@@ -37,12 +38,13 @@ def explain_query(
         lines += _window_lines(query, composed)
     names = ", ".join(f"{f.name} {f.type}" for f in outputs.fields)
     lines.append(f"outputs   {names}")
-    if composition.having is not None:
-        lines.append(f"having    {composition.having}")
+    if query.having is not None:
+        lines.append(f"having    {render(query.having)}")
     if sharing is None:
         lines.append("ring      a new one: no running query has this composition")
     else:
-        lines.append(f"ring      {sharing.ring}, shared with {sharing.queries} queries")
+        others = "one query" if sharing.queries == 1 else f"{sharing.queries} queries"
+        lines.append(f"ring      {sharing.ring}, in which {others} of this composition run")
     lines += [f"note      {note}" for note in query.notes]
     return "\n".join(lines)
 

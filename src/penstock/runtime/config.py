@@ -9,7 +9,7 @@ from penstock.runtime.service import Address
 # Spark's watermark starts at 1970 and drops what lies before; all event times are moved up by this
 # much inside a ring, so that years 1 to 9999 are positive (4,567 years, and int64 has room for
 # 292,000)
-SHIFT_US = 2**57
+SHIFT_US = 2**57 // 1000 * 1000  # whole milliseconds, as Spark's watermark: see compile
 
 EPOCH = "__epoch"  # column of raw rows: the epoch they belong to
 

@@ -154,8 +154,8 @@ class EpochKeeper:
         """What the punctuation source carries next; for a user's DataFrame this decides it."""
         state = self._rings[ring]
         with state.guard:
-            if state.planner is None:
-                self._next_punctuation(state, idle=True)
+            before_us = state.punctuation_us
+            if state.planner is None and self._next_punctuation(state, idle=True) != before_us:
                 self._save(state)
             return state.punctuation_us
 

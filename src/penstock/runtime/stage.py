@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.control.punctuation import DelayFacts, merge_facts
 from penstock.kernels.delays import disorder_facts
@@ -87,6 +88,8 @@ class Stage:
             needed |= set(composition.keys)
         if composition.kind == "window":
             needed |= {c for c in (composition.event_time, self.stream.arrival_time) if c}
+        elif self.stream.event_time is not None:
+            needed.add(self.stream.event_time)
         return [n for n in self.stream.schema.names if n in needed]
 
     def run(
@@ -99,7 +102,7 @@ class Stage:
         """The stage's output; fills `report`. `reread` yields the same rows with other columns."""
         if self.composition.kind == "select":
             for batch in batches:
-                report.facts = merge_facts(report.facts, DelayFacts(rows=batch.num_rows))
+                report.facts = merge_facts(report.facts, self._seen(batch))
                 matches = select(self.selection, batch)
                 if len(matches.slots):
                     yield self._ship(batch, matches)
@@ -112,6 +115,14 @@ class Stage:
             if result.num_rows:
                 yield result
         self._keep_late(np.concatenate(late_rows) if late_rows else None, epoch, report, reread)
+
+    def _seen(self, batch: pa.RecordBatch) -> DelayFacts:
+        """How far a selected stream has come: where later window queries may begin."""
+        latest = None
+        if self.stream.event_time is not None:
+            times = batch.column(self.stream.event_time).cast(pa.int64())
+            latest = pc.max(times).as_py()
+        return DelayFacts(batch.num_rows, latest)
 
     def _ship(self, batch: pa.RecordBatch, matches: Matches) -> pa.RecordBatch:
         counts = np.diff(matches.offsets)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from penstock.runtime.sources.files import FileInfo, FileOptions, list_files, split_files
 from penstock.runtime.sources.generator import TICK_US, GeneratorOptions, last_tick
 
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """The pieces of one micro-batch (one list per task) and the items they use up."""

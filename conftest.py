@@ -1,4 +1,4 @@
-"""Shared by all tests: one Spark session, the data sets, and how Hypothesis searches."""
+"""One Spark session, the data sets and how Hypothesis searches, for all tests and docstrings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -14,7 +14,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent
 
 # The first call of a compiled kernel takes seconds, so no deadline. CI searches the same examples
 # every time; a developer's machine looks for new ones.
@@ -66,6 +66,14 @@ def spark_options(scratch: Path) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+
+
+@pytest.fixture(autouse=True)
+def doctest_session(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any]) -> None:
+    """Examples in docstrings may use `spark`; those that do not start none."""
+    test = getattr(request.node, "dtest", None)
+    if test is not None and any("spark" in example.source for example in test.examples):
+        doctest_namespace["spark"] = request.getfixturevalue("spark")
 
 
 @pytest.fixture(scope="session")
