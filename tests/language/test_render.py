@@ -25,7 +25,8 @@ from penstock.language.ast import (
     Or,
     SelectItem,
 )
-from penstock.language.render import aggregates_of, columns_of, default_name, walk
+from penstock.language.render import default_name
+from penstock.language.tree import aggregates_of, columns_of, walk
 
 
 def read(text: str) -> Expr:

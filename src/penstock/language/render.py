@@ -1,4 +1,4 @@
-"""Expressions back to Spark SQL, and the walk over their nodes.
+"""Expressions back to Spark SQL.
 
 Operands are put in parentheses unless they are a column, a literal, a call or an `Opaque`, so the
 text means the same whatever the precedence; parsing it again gives an equal expression.
@@ -7,7 +7,7 @@ text means the same whatever the precedence; parsing it again gives an equal exp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from typing import assert_never
 
@@ -133,45 +133,6 @@ def render(
             return "".join(p if isinstance(p, str) else inside_text(p) for p in parts)
         case other:
             assert_never(other)
-
-
-def children(expr: Expr) -> tuple[Expr, ...]:
-    """The expressions directly inside this one, in the order of the text."""
-    match expr:
-        case Column() | Literal():
-            return ()
-        case Comparison(_, left, right):
-            return (left, right)
-        case And(parts) | Or(parts):
-            return parts
-        case Not(part) | IsNull(part):
-            return (part,)
-        case InList(operand, items):
-            return (operand, *items)
-        case Between(operand, low, high):
-            return (operand, low, high)
-        case Aggregate(_, arguments, _, where):
-            return arguments if where is None else (*arguments, where)
-        case Opaque(pieces):
-            return tuple(p for p in pieces if not isinstance(p, str))
-        case other:
-            assert_never(other)
-
-
-def walk(expr: Expr) -> Iterator[Expr]:
-    """The expression and everything in it, outermost first."""
-    yield expr
-    for child in children(expr):
-        yield from walk(child)
-
-
-def columns_of(expr: Expr) -> tuple[Column, ...]:
-    """All columns, those inside aggregates included, in the order of the text."""
-    return tuple(e for e in walk(expr) if isinstance(e, Column))
-
-
-def aggregates_of(expr: Expr) -> tuple[Aggregate, ...]:
-    return tuple(e for e in walk(expr) if isinstance(e, Aggregate))
 
 
 def default_name(expr: Expr) -> str:

@@ -9,8 +9,8 @@ from penstock.language.ast import And, Expr, Literal, Select, SelectItem, Star, 
 from penstock.language.columns import COMPANIONS
 from penstock.language.cursor import RESERVED, Cursor, span_of, split_at_commas, suggestion
 from penstock.language.expressions import parse_expression, parse_named
-from penstock.language.render import aggregates_of
 from penstock.language.tokens import Token
+from penstock.language.tree import aggregates_of
 from penstock.language.windows import parse_window
 
 CLAUSES = ("SELECT", "FROM", "WHERE", "GROUP BY", "HAVING")

@@ -22,9 +22,9 @@ from penstock.language.ast import (
     Window,
 )
 from penstock.language.render import default_name
+from penstock.language.tree import children, rebuild, walk
 from penstock.plan.catalog import TIME_TYPES, Catalog, Stream, did_you_mean
 from penstock.plan.specs import WindowSpec
-from penstock.plan.tree import children, rebuild, walk
 
 WINDOW_COLUMNS = ("window_start", "window_end")
 INSTANT_US = 1_000  # [NOW] is one tick of the engine's clock, a millisecond

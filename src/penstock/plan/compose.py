@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from penstock.errors import QueryError
 from penstock.language.ast import Aggregate, Column, Expr, Literal
 from penstock.language.render import render
+from penstock.language.tree import rebuild, walk
 from penstock.plan.aggregates import Merge, merge_of, native_call
 from penstock.plan.bind import WINDOW_COLUMNS, BoundQuery
 from penstock.plan.failing import cannot_fail
 from penstock.plan.predicates import Predicate, analyse
 from penstock.plan.specs import Attribute, Composition, Output, Partial, Term, WindowSpec
-from penstock.plan.tree import rebuild, walk
 from penstock.schema import arrow_type
 
 # Spark's type of an SQL expression over the stream's columns; raises QueryError if it has none.

@@ -27,6 +27,7 @@ from penstock.language.ast import (
     Or,
 )
 from penstock.language.functions import NEVER_FAILS
+from penstock.language.tree import children
 from penstock.plan.comparisons import (
     compared,
     constant_of,
@@ -35,7 +36,6 @@ from penstock.plan.comparisons import (
     literal_type,
     members,
 )
-from penstock.plan.tree import children
 from penstock.schema import FLOAT_TYPES
 
 # The type of an expression that is no condition, None if unknown.

@@ -53,6 +53,16 @@ def walk(expr: Expr) -> Iterator[Expr]:
         yield from walk(child)
 
 
+def columns_of(expr: Expr) -> tuple[Column, ...]:
+    """The columns in an expression, in order."""
+    return tuple(e for e in walk(expr) if isinstance(e, Column))
+
+
+def aggregates_of(expr: Expr) -> tuple[Aggregate, ...]:
+    """The aggregates in an expression, in order."""
+    return tuple(e for e in walk(expr) if isinstance(e, Aggregate))
+
+
 def rebuild(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     """Replace nodes from the top: where `change` answers, its answer stands and is not entered."""
     if (changed := change(expr)) is not None:
