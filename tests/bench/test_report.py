@@ -57,4 +57,5 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_work(tmp_path: Pa
 
 def test_without_a_name_the_benchmarks_are_listed(capsys) -> None:
     assert main([]) == 0
-    assert all(name in capsys.readouterr().out for name in NAMES)
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in NAMES)
