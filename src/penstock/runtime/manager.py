@@ -31,7 +31,7 @@ from penstock.runtime.streams import estimator_of, planner_of, readable
 from penstock.runtime.workspace import Workspace
 from penstock.schema import Schema, arrow_type
 
-MAX_RESTARTS = 5  # of one ring in an engine's life, for failures that may pass
+MAX_RESTARTS = 5  # in a row, for failures that may pass; with growing pauses, 15 s in all
 
 SinkOf = Callable[[QueryRow], Sink | None]
 FindStream = Callable[[str], Stream | None]
@@ -63,7 +63,7 @@ class RingManager:
         self._rings: dict[str, Ring] = {}
         self._frames: dict[str, DataFrame] = {}
         self._idle_since: dict[str, float] = {}
-        self._restarts: dict[str, int] = {}
+        self._restarts: dict[str, tuple[int, int]] = {}  # in a row, after so many batches
         self._waiting = 0
         self._stopped = threading.Event()
         self._companions = Companions(
@@ -194,9 +194,13 @@ class RingManager:
         with self._guard:
             if ring.id not in self._rings or not ring.failed_in_passing():
                 return ring.id in self._rings and ring.failure() is None
-            self._restarts[ring.id] = self._restarts.get(ring.id, 0) + 1
-            if self._restarts[ring.id] > MAX_RESTARTS:
+            tried, batches = self._restarts.get(ring.id, (0, -1))
+            if ring.dispatcher.batches > batches:  # it worked since the last time
+                tried = 0
+            if tried >= MAX_RESTARTS:
                 return False
+            self._restarts[ring.id] = (tried + 1, ring.dispatcher.batches)
+            self._stopped.wait(0.5 * 2**tried)
             ring.stop()
             self._start(ring)
             return True
@@ -299,20 +303,26 @@ class RingManager:
     def await_idle(self, timeout: float) -> None:
         """Wait until every ring has processed all that its source holds now."""
         self.start_pending(force=True)
-        self._await(list(self._rings.values()), time.monotonic() + timeout)
+        deadline = time.monotonic() + timeout
+        for companions in (False, True):
+            self._await(self._rings_of(companions), deadline)
 
     def finish(self, timeout: float) -> None:
         """Read all that the sources hold, then close every window; companions come last."""
         self.start_pending(force=True)
         deadline = time.monotonic() + timeout
         for companions in (False, True):
-            rings = [r for r in self._rings.values() if ("." in r.stream.name) == companions]
+            rings = self._rings_of(companions)
             for flush in (False, True):
                 for ring in rings:
                     self._epochs.state(ring.id).flushing = flush
                 self._await(rings, deadline)
         for ring in self._rings.values():
             self._epochs.state(ring.id).flushing = False
+
+    def _rings_of(self, companions: bool) -> list[Ring]:
+        """The rings of companions, or of the streams that fill them."""
+        return [r for r in self._rings.values() if ("." in r.stream.name) == companions]
 
     def _await(self, rings: list[Ring], deadline: float) -> None:
         for ring in rings:
