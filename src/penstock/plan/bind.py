@@ -27,6 +27,8 @@ from penstock.plan.catalog import TIME_TYPES, Catalog, Stream, did_you_mean
 from penstock.plan.specs import WindowSpec
 
 WINDOW_COLUMNS = ("window_start", "window_end")
+# what these names are bound to; a stream's own column of such a name is another thing
+BOUND_WINDOW_COLUMNS = tuple(f"__{name}" for name in WINDOW_COLUMNS)
 INSTANT_US = 1_000  # [NOW] is one tick of the engine's clock, a millisecond
 
 
@@ -72,9 +74,12 @@ def bind(select: Select, catalog: Catalog) -> BoundQuery:
     where = None if select.where is None else scope.bind(select.where)
     if where is not None:
         _refuse_aggregates(where, "WHERE", "use HAVING for conditions on aggregates")
-    keys = tuple(_bind_key(key, items, scope) for key in select.group_by)
+    bound_keys = [_bind_key(key, items, scope) for key in select.group_by]
+    keys = tuple(k for k in bound_keys if not _is_window(k))  # windows are always keys
     having = None if select.having is None else _bind_having(select.having, items, scope)
-    aggregated = bool(keys) or any(_has_aggregate(i.expr) for i in items) or having is not None
+    aggregated = (
+        bool(bound_keys) or any(_has_aggregate(i.expr) for i in items) or having is not None
+    )
     inputs = tuple(
         _bind_stream(ref, stream, aggregated, scope)
         for ref, stream in zip(select.streams, streams, strict=True)
@@ -82,9 +87,7 @@ def bind(select: Select, catalog: Catalog) -> BoundQuery:
     if aggregated:
         items = tuple(i for i in items if not _names_window(i))
         _check_grouping(items, keys, having)
-    elif (column := _window_column(items, where)) is not None:
-        hint = "only windowed aggregates have window_start and window_end"
-        raise QueryError(f"column {column.name} not found", hint, column.span)
+    _refuse_window_columns(items, where, having, aggregated)
     _check_names(items)
     return BoundQuery(inputs, items, where, keys, having, aggregated, _notes(select, aggregated))
 
@@ -126,7 +129,7 @@ class _Scope:
             options = " or ".join(f"{ref.alias or ref.name}.{name}" for ref, name in found)
             raise QueryError(f"column {column.name} is ambiguous", f"write {options}", column.span)
         if self._is_window_column(column):
-            return Column(column.name.lower(), None, column.span)
+            return Column(f"__{column.name.lower()}", None, column.span)
         aliases = {(ref.alias or ref.name).lower() for ref, _ in self.streams}
         if column.qualifier is not None and column.qualifier.lower() not in aliases:
             names = [ref.alias or ref.name for ref, _ in self.streams]
@@ -239,13 +242,36 @@ def _window_spec(window: Window | None) -> WindowSpec | None:
 
 def _names_window(item: BoundItem) -> bool:
     """Selecting window_start or window_end adds nothing: every window result starts with them."""
-    return isinstance(item.expr, Column) and item.expr.name == item.name.lower() in WINDOW_COLUMNS
+    return (
+        isinstance(item.expr, Column)
+        and item.expr.name in BOUND_WINDOW_COLUMNS
+        and item.expr.name == f"__{item.name.lower()}"
+    )
 
 
-def _window_column(items: tuple[BoundItem, ...], where: Expr | None) -> Column | None:
-    exprs = (*(i.expr for i in items), *(() if where is None else (where,)))
-    nodes = (node for expr in exprs for node in walk(expr))
-    return next((n for n in nodes if isinstance(n, Column) and n.name in WINDOW_COLUMNS), None)
+def _is_window(expr: Expr) -> bool:
+    return isinstance(expr, Column) and expr.name in BOUND_WINDOW_COLUMNS
+
+
+def _refuse_window_columns(
+    items: tuple[BoundItem, ...], where: Expr | None, having: Expr | None, aggregated: bool
+) -> None:
+    """Window columns exist in results only: not before the aggregation, not without one."""
+    results = [*(i.expr for i in items), *(() if having is None else (having,))]
+    before = [] if where is None else [where]
+    if aggregated:
+        calls = [a for e in results for a in walk(e) if isinstance(a, Aggregate)]
+        before += [part for call in calls for part in children(call)]
+    else:
+        before += results
+    for column in (node for expr in before for node in walk(expr) if _is_window(node)):
+        assert isinstance(column, Column)
+        raise QueryError(
+            f"column {column.name.removeprefix('__')} not found",
+            "window_start and window_end are columns of windowed results: use them beside the"
+            " aggregates or in HAVING",
+            column.span,
+        )
 
 
 def _has_aggregate(expr: Expr) -> bool:
@@ -290,7 +316,7 @@ def _ungrouped(expr: Expr, keys: tuple[Expr, ...]) -> Column | None:
     if expr in keys or isinstance(expr, Aggregate):
         return None
     if isinstance(expr, Column):
-        if expr.name in WINDOW_COLUMNS:
+        if expr.name in BOUND_WINDOW_COLUMNS:
             return None
         within = any(expr in walk(key) for key in keys)  # e.g. hour(ts) + 1 with GROUP BY hour(ts)
         return None if within else expr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -76,7 +77,15 @@ def companion(owner: Stream, kind: str) -> Stream:
 
 
 def check_stream(stream: Stream) -> None:
-    """Refuse a definition whose time columns do not exist or are not timestamps."""
+    """Refuse names that cannot be used, and time columns that do not exist or are no timestamps."""
+    if re.fullmatch(r"[\w-]+", stream.name) is None:
+        raise PenstockError(
+            f"{stream.name!r} cannot be the name of a stream",
+            "use letters, digits, _ and -",
+        )
+    for name in stream.schema.names:
+        if name.startswith("__"):
+            raise PenstockError(f"column {name} begins with __", "such names are penstock's own")
     for role, column in (("event_time", stream.event_time), ("arrival_time", stream.arrival_time)):
         if column is None:
             continue

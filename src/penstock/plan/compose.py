@@ -16,7 +16,7 @@ from penstock.language.ast import Aggregate, Column, Expr, Literal
 from penstock.language.render import render
 from penstock.language.tree import rebuild, walk
 from penstock.plan.aggregates import Merge, merge_of, native_call
-from penstock.plan.bind import WINDOW_COLUMNS, BoundQuery
+from penstock.plan.bind import BoundQuery
 from penstock.plan.failing import cannot_fail
 from penstock.plan.predicates import Predicate, analyse
 from penstock.plan.specs import Attribute, Composition, Output, Partial, Term, WindowSpec
@@ -115,6 +115,7 @@ def _selection(query: BoundQuery, predicate: Predicate, types: dict[str, str]) -
         derived=_derived(predicate, (), types),
         shipped=shipped,
         outputs=tuple(Output(i.name, render(i.expr)) for i in query.items),
+        event_time=query.source.stream.event_time,
     )
 
 
@@ -230,7 +231,7 @@ def _over_results(expr: Expr, keys: tuple[Expr, ...], calls: list[Aggregate]) ->
 
     changed = rebuild(expr, change)
     columns = {e.name for e in walk(changed) if isinstance(e, Column)}
-    foreign = {c for c in columns if not c.startswith("__") and c not in WINDOW_COLUMNS}
+    foreign = {c for c in columns if not c.startswith("__")}
     return None if foreign else render(changed)
 
 

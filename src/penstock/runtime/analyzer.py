@@ -16,6 +16,7 @@ from penstock.errors import QueryError
 from penstock.plan.catalog import Stream
 from penstock.plan.specs import Composition
 from penstock.runtime.compile import aggregated, stage_ddl
+from penstock.runtime.session import ring_settings
 from penstock.schema import Field, Schema
 
 
@@ -30,10 +31,11 @@ class Analyzer:
         key = (schema.ddl(), sql)
         if key not in self._types:
             try:
-                frame = self._spark.createDataFrame([], schema.ddl()).selectExpr(sql)
+                with ring_settings(self._spark):
+                    frame = self._spark.createDataFrame([], schema.ddl()).selectExpr(sql)
+                    self._types[key] = frame.schema.fields[0].dataType.simpleString()
             except PySparkException as error:
                 raise QueryError(*explain_analysis(error)) from None
-            self._types[key] = frame.schema.fields[0].dataType.simpleString()
         return self._types[key]
 
     def output_schema(self, composition: Composition, stream: Stream) -> Schema:
@@ -41,7 +43,8 @@ class Analyzer:
         key = (stream.schema.ddl(), composition)
         if key not in self._outputs:
             try:
-                self._outputs[key] = self._analyse(composition, stream)
+                with ring_settings(self._spark):
+                    self._outputs[key] = self._analyse(composition, stream)
             except PySparkException as error:
                 raise QueryError(*explain_analysis(error)) from None
         return self._outputs[key]
@@ -52,7 +55,7 @@ class Analyzer:
             frame = empty.selectExpr(*(o.sql for o in composition.outputs))
             types = [f.dataType.simpleString() for f in frame.schema.fields]
         else:
-            frame = aggregated(empty, composition).drop("__slot", "window_start", "window_end")
+            frame = aggregated(empty, composition).drop("__slot", "__window_start", "__window_end")
             types = [f.dataType.simpleString() for f in frame.schema.fields]
         names = [o.name for o in composition.outputs]
         fields = [Field(n, t) for n, t in zip(names, types, strict=True)]

@@ -28,21 +28,23 @@ class Companions:
 
     def keep(self, stream: str, ring: str, epoch: int, reports: Sequence[Report]) -> None:
         """Write what the tasks of one epoch could not use."""
-        late = [_table(r.late_rows) for r in reports if r.late_rows is not None]
+        kept = [rows for report in reports for _, rows in sorted(report.rows.items())]
+        late = [_table(rows.body) for rows in kept if rows.kind == "late"]
         if late:
-            rows = pa.concat_tables(late)
-            names = [self._query_name(s) for s in rows.column("_slot").to_pylist()]
-            at = rows.schema.get_field_index("_slot")
-            rows = rows.set_column(at, "_query", pa.array(names, pa.string()))
+            table = pa.concat_tables(late)
+            names = [self._query_name(s) for s in table.column("_slot").to_pylist()]
+            at = table.schema.get_field_index("_slot")
+            table = table.set_column(at, "_query", pa.array(names, pa.string()))
             path = self._workspace.companion(stream, "late") / f"{ring}-{epoch:012d}.arrow"
-            _write(path, rows)
-        for report in reports:
-            for piece, body, count in report.bad:
-                name = hashlib.sha256(piece.encode()).hexdigest()[:24]
-                path = self._workspace.companion(stream, "bad") / f"{name}.arrow"
-                if not path.exists():
-                    _write(path, _table(body))
-                self._registry.count_bad(stream, piece, count)
+            _write(path, table)
+        for piece in sorted({rows.piece for rows in kept if rows.kind == "bad"}):
+            tables = [_table(rows.body) for rows in kept if rows.piece == piece]
+            name = hashlib.sha256(piece.encode()).hexdigest()[:24]
+            path = self._workspace.companion(stream, "bad") / f"{name}.arrow"
+            table = pa.concat_tables(tables)
+            if not path.exists():
+                _write(path, table)
+            self._registry.count_bad(stream, piece, table.num_rows)
 
 
 def _table(body: bytes) -> pa.Table:

@@ -108,14 +108,16 @@ def _own_rows(spark: SparkSession, config: str, ddl: str, raw: bool) -> DataFram
 def aggregated(rows: DataFrame, composition: Composition) -> DataFrame:
     """Group window rows and compute outputs; on a static DataFrame too (to ask Spark for types)."""
     end_us = f"(unix_micros(`__end`) - {SHIFT_US})"
-    end = F.expr(f"timestamp_micros({end_us})").alias("window_end")
-    start = F.expr(f"timestamp_micros({end_us} - `__range_us`)").alias("window_start")
+    window = {
+        "__window_start": F.expr(f"timestamp_micros({end_us} - `__range_us`)"),
+        "__window_end": F.expr(f"timestamp_micros({end_us})"),
+    }
     if composition.preaggregated:
         keys = [F.col(f"__k{i}") for i in range(len(composition.keys))]
         calls = [F.expr(a.sql).alias(a.name) for a in composition.aggregates]
         calls = calls or [F.expr("count(1)").alias("__alive")]
         grouped = rows.groupBy("__slot", "__end", "__range_us", *keys).agg(*calls)
-        named = grouped.withColumns({"window_start": start, "window_end": end})
+        named = grouped.withColumns(window)
         if composition.having is not None:
             named = named.where(composition.having)
         return named.select("__slot", *_named(composition))
@@ -123,15 +125,11 @@ def aggregated(rows: DataFrame, composition: Composition) -> DataFrame:
     calls = [F.expr(o.sql).alias(f"__o{i}") for i, o in enumerate(composition.outputs)]
     if composition.having is not None:
         calls.append(F.expr(composition.having).alias(_HAVING))
-    grouped = (
-        rows.withColumns({"window_start": start, "window_end": end})
-        .groupBy("__slot", "__end", "window_start", "window_end", *keys)
-        .agg(*calls)
-    )
+    grouped = rows.withColumns(window).groupBy("__slot", "__end", *window, *keys).agg(*calls)
     if composition.having is not None:
         grouped = grouped.where(_HAVING)
     names = [F.col(f"__o{i}") for i in range(len(composition.outputs))]
-    return grouped.select("__slot", "window_start", "window_end", *names)
+    return grouped.select("__slot", *window, *names)
 
 
 def _named(composition: Composition) -> list[Column]:
@@ -139,4 +137,4 @@ def _named(composition: Composition) -> list[Column]:
     outputs = [F.expr(o.sql).alias(f"__o{i}") for i, o in enumerate(composition.outputs)]
     if composition.kind == "select":
         return outputs
-    return [F.col("window_start"), F.col("window_end"), *outputs]
+    return [F.col("__window_start"), F.col("__window_end"), *outputs]

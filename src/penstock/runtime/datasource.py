@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
@@ -58,7 +59,7 @@ class RowReader(DataSourceStreamReader):
                 yield pa.RecordBatch.from_arrays(
                     [*batch.columns, number], names=[*batch.schema.names, EPOCH]
                 )
-            if report.bad:
+            if report.bad:  # the stage reports the rest, under the parts from 0 on
                 report.send(self._config, epoch["number"], -1 - part)
             return
         stage = stage_for(self._config, epoch["version"])
@@ -120,9 +121,13 @@ class PunctuationSource(DataSource):
 
 
 def register_sources(spark: SparkSession) -> None:
-    """Make the sources known to a session; each session has its own list."""
-    spark.dataSource.register(RowSource)
-    spark.dataSource.register(PunctuationSource)
+    """Make the sources known to a session; it may have them from a session it was made of."""
+    for source in (RowSource, PunctuationSource):
+        try:
+            spark.dataSource.register(source)
+        except AnalysisException as error:
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                raise
 
 
 def run_in_map(config_text: str, numbered: bool) -> Any:

@@ -26,12 +26,15 @@ class Sink(Protocol):
 
 @dataclass(slots=True)
 class CallbackSink:
-    """A Python function; called again for a micro-batch that is replayed after a crash."""
+    """A Python function; called again only for a micro-batch that another process began."""
 
     function: Callable[[pa.Table], Any]
+    last: int = -1
 
     def deliver(self, rows: pa.Table, ring: str, batch: int) -> None:
-        self.function(rows)
+        if batch > self.last:
+            self.last = batch
+            self.function(rows)
 
 
 @dataclass(slots=True)
@@ -76,16 +79,22 @@ class Dispatcher:
                 sink.deliver(named.take(pa.array(rows)), self.ring, batch)
             except Exception as error:  # whatever a sink does must stay with its query
                 self.quarantine(slot, error)
+                self.attach(slot, None)
                 logged.add(slot)
         if logged:
-            kept = named.append_column("__slots", table.column("__slots"))
-            if len(logged) < len(present):
-                hits = np.isin(values, list(logged))
-                offsets = table.column("__slots").chunk(0).offsets.to_numpy()
-                rows = np.unique(np.searchsorted(offsets, np.flatnonzero(hits), "right") - 1)
-                kept = kept.take(pa.array(rows))
-            self.log.append(batch, kept)
+            self.log.append(batch, _only(table.column("__slots").chunk(0), named, logged))
         return counted
+
+
+def _only(lists: pa.ListArray, rows: pa.Table, slots: set[int]) -> pa.Table:
+    """The rows of some slots, each with the list of just those."""
+    values = lists.flatten().to_numpy()
+    hits = np.isin(values, list(slots))
+    row_of = np.repeat(np.arange(len(lists)), np.diff(lists.offsets.to_numpy()))[hits]
+    kept, counts = np.unique(row_of, return_counts=True)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
+    chosen = pa.ListArray.from_arrays(offsets, pa.array(values[hits], pa.int32()))
+    return rows.take(pa.array(kept)).append_column("__slots", pa.chunked_array([chosen]))
 
 
 def _with_slot_lists(table: pa.Table) -> pa.Table:

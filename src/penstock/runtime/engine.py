@@ -6,15 +6,15 @@ A query's life is `register`: parse → bind → compose (`plan`) → allocate �
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import EngineError, QueryError
@@ -40,8 +40,8 @@ from penstock.runtime.sinks.log import ResultLog
 from penstock.runtime.sinks.memory import MemorySink
 from penstock.runtime.sinks.rows import json_lines
 from penstock.runtime.sinks.spec import Callback, SinkSpec, sink_of
-from penstock.runtime.statements import Answer, run_script
-from penstock.runtime.streams import readable, with_disorder
+from penstock.runtime.statements import Answer, run_script, start_of
+from penstock.runtime.streams import is_endless, own_names, readable, with_disorder
 from penstock.runtime.workspace import Workspace
 from penstock.schema import Field, Schema
 
@@ -99,7 +99,7 @@ class Engine:
     ) -> None:
         self.settings = Settings().changed(settings or {})
         self.workspace = Workspace(workspace)
-        self._owns_spark = spark is None
+        self._owns_spark = spark is None and SparkContext._active_spark_context is None
         try:
             self.registry = Registry(self.workspace.catalog)
             if spark is not None:
@@ -129,7 +129,11 @@ class Engine:
             clock_us,
             bounded,
         )
-        self._manager.resume()
+        try:
+            self._manager.resume()
+        except BaseException:
+            self.stop()
+            raise
 
     def _start_spark(self) -> SparkSession:
         log = None if self.workspace.temporary else self.workspace.path / "spark.log"
@@ -172,6 +176,7 @@ class Engine:
         stream = Stream(name, Schema(fields), "dataframe", event_time, arrival_time)
         stream = with_disorder(stream, estimator, slack)
         check_stream(stream)
+        stream = own_names(stream)
         with self._guard:
             if (known := self.catalog.get(name)) is not None and known != stream:
                 hint = "drop it first, or use another name"
@@ -217,9 +222,9 @@ class Engine:
                 )
             for reader in readers:
                 self.drop_query(reader)
-            self._manager.forget(stream.name)
-            self.registry.drop_stream(stream.name)
-            self.workspace.forget_companions(stream.name)
+        self._manager.forget(stream.name)  # outside the guard: a sink's function may want it
+        self.registry.drop_stream(stream.name)
+        self.workspace.forget_companions(stream.name)
 
     # queries
 
@@ -258,11 +263,12 @@ class Engine:
         under the same name again attaches a new function to the running query.
         """
         statement = _one_select(text)
-        if isinstance(statement, CreateQuery):
-            name = name or statement.name
-            if sink is None and statement.sink is not None:
-                sink = {o.key: o.value for o in statement.sink}
+        if sink is None and statement.sink is not None:
+            sink = {o.key: o.value for o in statement.sink}
         try:
+            if isinstance(statement, CreateQuery):
+                name = name or statement.name
+                start = start_of(statement.options) or start
             plan = self.plan(statement.select)
         except QueryError as error:
             raise error.at(text) from None
@@ -272,6 +278,9 @@ class Engine:
         """bind → compose, checked by Spark; changes nothing."""
         bound = bind(select, catalog or self.catalog)
         stream = bound.source.stream
+        if self.bounded and is_endless(stream):
+            hint = "give its generator an end: rows = 100000"
+            raise QueryError(f"stream {stream.name} never ends", hint, select.streams[0].span)
         composed = compose(bound, lambda sql: self.analyzer.type_of(sql, stream.schema))
         outputs = self.analyzer.output_schema(composed.composition, stream)
         return Plan(select, bound, composed, outputs)
@@ -288,10 +297,10 @@ class Engine:
         """allocate → publish: take a slot in a ring of the query's composition."""
         if start not in ("latest", "earliest"):
             raise EngineError(f"start {start} is not known", "use 'latest' or 'earliest'")
-        with self._guard:
+        with self._guard, self._manager.guard:
             name = name or self._free_name()
             if (known := self.registry.query(name)) is not None:
-                if callable(given) and _normal(known.text) == _normal(text):
+                if callable(given) and _same_statement(known.text, text):
                     return self._reattach(known, given)
                 raise EngineError(f"query {name} exists already", f"DROP QUERY {name} first")
             with self.registry.change():
@@ -299,23 +308,31 @@ class Engine:
                     plan.composed.composition, plan.outputs, replay=start == "earliest"
                 )
                 slot = self.registry.add_query(name, text, ring.id, spec.dumps())
+                if callable(given):
+                    self._functions[slot] = given
+                # before the commit: no epoch may carry a slot whose results have no way out
+                self._manager.attach(ring.id, self.registry.query_by_slot(slot))
                 body = SlotSpec(slot, plan.composed.terms, plan.composed.window)
                 self.registry.publish(slot, dumps(body))
-            if callable(given):
-                self._functions[slot] = given
-            self._manager.attach(ring, self.registry.query_by_slot(slot))
+            seen = self._manager.has_seen_tuples(ring.id)
+            self._manager.open(ring)
         self._manager.start_pending()
-        return Query(self, slot, name, plan.bound.notes)
+        if (refusal := self._manager.refusal(ring.id)) is not None:
+            self.drop_query(name)
+            raise EngineError(f"Spark does not start this query: {refusal}")
+        return Query(self, slot, name, _notes(plan, seen and start == "latest"))
 
     def _reattach(self, known: QueryRow, function: Callback) -> Query:
         self._functions[known.slot] = function
         self.registry.set_query_state(known.slot, "running", None)
-        ring = next(r for r in self.registry.rings() if r.id == known.ring)
-        self._manager.attach(ring, known)
+        self._manager.attach(known.ring, self.registry.query_by_slot(known.slot))
         return Query(self, known.slot, known.name)
 
     def _free_name(self) -> str:
-        return f"query_{self.registry.next_slot()}"
+        number = self.registry.next_slot()
+        while self.registry.query(f"query_{number}") is not None:
+            number += 1
+        return f"query_{number}"
 
     def _sink(self, query: QueryRow) -> Sink | None:
         """Where a query's results go; None is the workspace's result log."""
@@ -333,7 +350,7 @@ class Engine:
             case "results":
                 return None
             case _:
-                return FileSink(str(spec.path), spec.kind, query.name)
+                return FileSink(str(spec.path), spec.kind, f"{query.name}-{query.slot}")
 
     def query(self, name: str) -> Query:
         """The running query of that name."""
@@ -354,6 +371,7 @@ class Engine:
             ring = self.registry.query_by_slot(query.slot).ring
             self.registry.drop_query(query.slot)
             self._functions.pop(query.slot, None)
+            self._memory.pop(query.slot, None)
             self._manager.detach(ring, query.slot)
 
     def results(self, query: Query) -> pa.Table:
@@ -417,11 +435,12 @@ class Engine:
         if self._stopped:
             return
         self._stopped = True
-        self._manager.stop()
-        self.registry.close()
-        if self._owns_spark:
-            self.spark.stop()
-        self.workspace.close()
+        with ExitStack() as last:  # whatever fails on the way, the workspace is let go
+            last.callback(self.workspace.close)
+            last.callback(self.registry.close)
+            if self._owns_spark:
+                last.callback(self.spark.stop)
+            self._manager.stop()
 
 
 def _warm_up() -> None:
@@ -437,5 +456,13 @@ def _one_select(text: str) -> CreateQuery | BareSelect:
     return statements[0]
 
 
-def _normal(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip().rstrip(";").lower()
+def _same_statement(one: str, other: str) -> bool:
+    """Whether two texts say the same, however they are written."""
+    return _one_select(one).select == _one_select(other).select
+
+
+def _notes(plan: Plan, behind: bool) -> tuple[str, ...]:
+    if not behind or plan.composed.window is None:
+        return plan.bound.notes
+    note = "its first window is the first that begins after all tuples seen so far"
+    return (*plan.bound.notes, note)

@@ -33,13 +33,21 @@ from penstock.runtime.sources.planner import Planner
 
 
 @dataclass(slots=True)
-class Report:
-    """What one task saw of one epoch."""
+class KeptRows:
+    """Rows that a task could not use: `late`, or `bad` ones of a piece of input; Arrow stream."""
 
-    facts: DelayFacts
-    late: dict[int, int]
-    late_rows: bytes | None
-    bad: list[tuple[str, bytes, int]]  # (piece of input, Arrow rows, how many)
+    kind: str
+    piece: str
+    body: bytes
+
+
+@dataclass(slots=True)
+class Report:
+    """What one task saw of one epoch; rows come first, in numbered calls, then the figures."""
+
+    facts: DelayFacts = field(default_factory=DelayFacts)
+    late: dict[int, int] = field(default_factory=dict)
+    rows: dict[int, KeptRows] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -81,7 +89,8 @@ class EpochKeeper:
             "epoch": lambda m, _: self.epoch(m["ring"], m["number"]),
             "punctuation": lambda m, _: self.punctuation(m["ring"]),
             "slots": lambda m, _: self.slots(m["ring"], m["since"], m["version"]),
-            "report": self._report,
+            "rows": self._take_rows,
+            "report": self._take_report,
         }
 
     def open(self, state: RingEpochs) -> None:
@@ -100,6 +109,12 @@ class EpochKeeper:
 
     def state(self, ring: str) -> RingEpochs:
         return self._rings[ring]
+
+    def flush(self, rings: list[str], on: bool) -> None:
+        """Whether rings close all their windows as soon as there is nothing left to read."""
+        for ring in rings:
+            if (state := self._rings.get(ring)) is not None:
+                state.flushing = on
 
     def plan(self, ring: str, start: int) -> int:
         """The epoch to run after `start`; `start` itself if there is nothing to do."""
@@ -180,20 +195,27 @@ class EpochKeeper:
         return max((s.window.range_us for s in slots if s.window is not None), default=0)
 
     def slots(self, ring: str, since: int, version: int) -> dict[str, Any]:
-        """What changed between two versions, and the names that `.late` tells."""
+        """What changed between two versions."""
         added, dropped = self._registry.slots_between(ring, since, version)
         return {"added": added, "dropped": dropped}
 
-    def _report(self, message: dict[str, Any], parts: list[bytes]) -> None:
+    def _take_rows(self, message: dict[str, Any], parts: list[bytes]) -> None:
         state = self._rings[message["ring"]]
-        queue = list(parts)
-        late_rows = queue.pop(0) if message["has_late_rows"] else None
-        bad = [(piece, queue.pop(0), rows) for piece, rows in message["bad"]]
-        late = {int(slot): n for slot, n in message["late"].items()}
-        report = Report(DelayFacts(**message["facts"]), late, late_rows, bad)
+        kept = KeptRows(message["kind"], message["piece"], parts[0])
         with state.guard:
             if message["number"] > state.through:
-                state.reports[message["number"]][message["part"]] = report
+                report = state.reports[message["number"]].setdefault(message["part"], Report())
+                report.rows[message["position"]] = kept
+
+    def _take_report(self, message: dict[str, Any], parts: list[bytes]) -> None:
+        state = self._rings[message["ring"]]
+        with state.guard:
+            if message["number"] > state.through:
+                report = state.reports[message["number"]].setdefault(message["part"], Report())
+                report.facts = DelayFacts(**message["facts"])
+                report.late = {int(slot): n for slot, n in message["late"].items()}
+                # a task that was tried again may have had more the first time
+                report.rows = {k: v for k, v in report.rows.items() if k < message["pieces"]}
 
     def absorb(self, ring: str) -> None:
         """Count what tasks of finished epochs reported; call after their results are delivered."""

@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from penstock.runtime.config import StageConfig
 from penstock.runtime.dispatch import Dispatcher, Sink
 from penstock.runtime.epochs import EpochKeeper, Report, RingEpochs
 from penstock.runtime.registry import QueryRow, Registry, RingRow
-from penstock.runtime.ring import Ring
+from penstock.runtime.ring import Ring, first_cause
 from penstock.runtime.service import EpochServer
 from penstock.runtime.settings import Settings
 from penstock.runtime.sinks.log import ResultLog
@@ -59,7 +59,8 @@ class RingManager:
         self._sink_of = sink_of
         self._clock_us = clock_us
         self._bounded = bounded
-        self._guard = threading.RLock()
+        self.guard = threading.RLock()  # of the books; never held while Spark works
+        self._starting = threading.RLock()  # one ring starts at a time
         self._rings: dict[str, Ring] = {}
         self._frames: dict[str, DataFrame] = {}
         self._idle_since: dict[str, float] = {}
@@ -95,8 +96,8 @@ class RingManager:
                 row = replace(row, state="running", error=None)
             if row.state == "running":
                 self.open(row)
-        self.start_pending()
         self._supervisor.start()
+        self.start_pending()
 
     def allocate(self, composition: Composition, outputs: Schema, replay: bool) -> RingRow:
         """A running ring of the same composition, or a new one; `replay` always gets its own."""
@@ -108,7 +109,7 @@ class RingManager:
         with self._registry.change():
             self._registry.add_ring(ring)
             if not (replay or self._reads_itself(composition.stream)):
-                self._registry.inherit_position(id_, composition.stream)
+                self._registry.inherit_position(id_, composition.stream, composition.event_time)
         return ring
 
     def _reads_itself(self, stream: str) -> bool:
@@ -132,6 +133,7 @@ class RingManager:
         stream = readable(found, self._workspace)
         if stream.source == "dataframe" and stream.name.lower() not in self._frames:
             return
+        planner = planner_of(stream, self._clock_us)
         composition = composition_from(row.composition)
         address = asdict(self._server.address)
         config = StageConfig(row.id, row.composition, dumps(stream), **address)
@@ -139,7 +141,7 @@ class RingManager:
             RingEpochs(
                 row.id,
                 composition,
-                planner_of(stream, self._clock_us),
+                planner,
                 estimator_of(stream),
                 self._holds(stream, composition.drop_ratio),
             )
@@ -147,7 +149,10 @@ class RingManager:
         dispatcher = Dispatcher(
             row.id,
             tuple(output_schema(row).names),
-            ResultLog(self._workspace.results(row.id), self._settings().results_bytes),
+            ResultLog(
+                self._workspace.results(row.id),
+                None if self._bounded else self._settings().results_bytes,
+            ),
             self._quarantine,
             lambda batch, rows: self._finish_batch(row.id, batch, rows),
         )
@@ -163,26 +168,36 @@ class RingManager:
     @contextmanager
     def together(self) -> Iterator[None]:
         """Rings opened inside start when the outermost block ends."""
-        with self._guard:
+        with self.guard:
             self._waiting += 1
         try:
             yield
         finally:
-            with self._guard:
+            with self.guard:
                 self._waiting -= 1
         self.start_pending()
 
     def start_pending(self, force: bool = False) -> None:
-        """Start the rings that are open; those of a bounded engine only when asked to (force)."""
-        with self._guard:
+        """Start the rings that are open; those of a bounded engine only when asked to (force).
+
+        A ring that Spark refuses to start is marked failed and does not keep others from starting.
+        """
+        with self._starting:
             if self._waiting or (self._bounded and not force) or self._stopped.is_set():
                 return
             before: Ring | None = None
-            for ring in [r for r in self._rings.values() if not r.started]:
+            for ring in [r for r in self._snapshot() if not r.started]:
                 if before is not None:
                     before.await_start()
-                self._start(ring)
-                before = ring
+                try:
+                    self._start(ring)
+                    before = ring
+                except Exception as error:  # whatever Spark says, it concerns this ring only
+                    self._fail(ring, first_cause(str(error)))
+
+    def _snapshot(self) -> list[Ring]:
+        with self.guard:
+            return list(self._rings.values())
 
     def _start(self, ring: Ring) -> None:
         extra = {"spark.sql.shuffle.partitions": str(self._parallelism)}
@@ -191,9 +206,9 @@ class RingManager:
 
     def _recover(self, ring: Ring) -> bool:
         """Start a ring again that failed in passing; False if it has to be given up."""
-        with self._guard:
-            if ring.id not in self._rings or not ring.failed_in_passing():
-                return ring.id in self._rings and ring.failure() is None
+        with self._starting:
+            if not self.is_open(ring.id) or not ring.failed_in_passing():
+                return self.is_open(ring.id) and ring.failure() is None
             tried, batches = self._restarts.get(ring.id, (0, -1))
             if ring.dispatcher.batches > batches:  # it worked since the last time
                 tried = 0
@@ -205,46 +220,60 @@ class RingManager:
             self._start(ring)
             return True
 
-    def retire(self, ring: str) -> None:
-        """Stop a ring for good; its results stay."""
-        with self._guard:
+    def retire(self, ring: str, if_idle: bool = False) -> None:
+        """Stop a ring for good; its results stay, its checkpoint goes."""
+        with self.guard:
+            if if_idle and self._registry.count_queries(ring):
+                return
             self._registry.set_ring_state(ring, "retired")
-            self._close(ring)
+            running = self._take(ring)
+        if running is not None:
+            running.stop()
+        self._workspace.forget_checkpoint(ring)
 
-    def _fail(self, ring: str, error: str) -> None:
-        self._registry.set_ring_state(ring, "failed", error)
-        self._close(ring)
+    def _fail(self, ring: Ring, error: str) -> None:
+        with self.guard:
+            if self._take(ring.id) is None:
+                return
+            self._registry.set_ring_state(ring.id, "failed", error)
+        ring.stop()
 
-    def _close(self, ring: str) -> None:
+    def _take(self, ring: str) -> Ring | None:
+        """Strike a ring off the books; the caller stops it, outside the guard."""
         self._idle_since.pop(ring, None)
-        if ring in self._rings:
-            self._rings.pop(ring).stop()
-            self._epochs.close(ring)
+        self._epochs.close(ring)
+        return self._rings.pop(ring, None)
 
     def _supervise(self) -> None:
         while not self._stopped.wait(0.5):
-            with self._guard:
-                for ring in list(self._rings.values()):
-                    idle_s = time.monotonic() - self._idle_since.get(ring.id, float("inf"))
-                    if (failure := ring.failure()) is not None:
-                        if not self._recover(ring):
-                            self._fail(ring.id, failure)
-                    elif idle_s > self._settings().idle_ring_s:
-                        self.retire(ring.id)
+            for ring in self._snapshot():
+                try:
+                    self._look_after(ring)
+                except Exception as error:  # the supervisor must outlive whatever it sees
+                    if not self._stopped.is_set():
+                        self._fail(ring, f"{type(error).__name__}: {error}".split("\n")[0])
+
+    def _look_after(self, ring: Ring) -> None:
+        if (failure := ring.failure()) is not None:
+            if not self._recover(ring):
+                self._fail(ring, failure)
+            return
+        with self.guard:
+            idle_since = self._idle_since.get(ring.id, float("inf"))
+        if time.monotonic() - idle_since > self._settings().idle_ring_s:
+            self.retire(ring.id, if_idle=True)
 
     # queries and streams of rings
 
-    def attach(self, row: RingRow, query: QueryRow) -> None:
-        """Give a query's results a way out, in a ring that may have to be opened first."""
-        with self._guard:
-            self._idle_since.pop(row.id, None)
-            if row.id in self._rings:
-                self._rings[row.id].dispatcher.attach(query.slot, self._sink_of(query))
-            else:
-                self.open(row)
+    def attach(self, ring: str, query: QueryRow) -> None:
+        """Give a query's results a way out of a ring that is open."""
+        with self.guard:
+            self._idle_since.pop(ring, None)
+            if ring in self._rings:
+                self._rings[ring].dispatcher.attach(query.slot, self._sink_of(query))
 
     def detach(self, ring: str, slot: int) -> None:
-        with self._guard:
+        with self.guard:
             if ring in self._rings:
                 self._rings[ring].dispatcher.detach(slot)
                 if not self._registry.count_queries(ring):
@@ -252,7 +281,7 @@ class RingManager:
 
     def hand_over(self, stream: str, frame: DataFrame) -> None:
         """Take a user's DataFrame; rings that waited for it can start."""
-        with self._guard:
+        with self.guard:
             self._frames[stream.lower()] = frame
             for row in self._registry.rings():
                 if row.stream.lower() == stream.lower() and row.state == "running":
@@ -262,20 +291,30 @@ class RingManager:
     def forget(self, stream: str) -> None:
         """Retire all rings of a stream and of its companions."""
         own = stream.lower()
-        with self._guard:
-            for row in self._registry.rings():
-                if row.stream.lower() == own or row.stream.lower().startswith(own + "."):
-                    self.retire(row.id)
+        for row in self._registry.rings():
+            if row.stream.lower() == own or row.stream.lower().startswith(own + "."):
+                self.retire(row.id)
+        with self.guard:
             self._frames.pop(own, None)
 
     def follow(self, stream: Stream) -> None:
         """Use a stream's changed estimator from the next epoch on."""
-        with self._guard:
+        with self.guard:
             for ring in self._rings.values():
                 if ring.stream.name.lower() == stream.name.lower():
                     state = self._epochs.state(ring.id)
                     state.estimator = estimator_of(stream)
                     state.hold = self._holds(stream, state.composition.drop_ratio)
+
+    def refusal(self, ring: str) -> str | None:
+        """Why a ring that was just started is not running."""
+        rows = {r.id: r for r in self._registry.rings()}
+        return rows[ring].error if rows[ring].state == "failed" else None
+
+    def has_seen_tuples(self, ring: str) -> bool:
+        """Whether a ring, or those it took its position from, has read anything yet."""
+        known = self._registry.progress(ring)
+        return known is not None and known[1]["max_event_us"] is not None
 
     def is_open(self, ring: str) -> bool:
         return ring in self._rings
@@ -294,9 +333,6 @@ class RingManager:
     def _quarantine(self, slot: int, error: BaseException) -> None:
         message = f"{type(error).__name__}: {error}".split("\n")[0]
         self._registry.set_query_state(slot, "quarantined", message)
-        ring = self._registry.query_by_slot(slot).ring
-        if ring in self._rings:
-            self._rings[ring].dispatcher.attach(slot, None)
 
     # waiting and stopping
 
@@ -306,6 +342,7 @@ class RingManager:
         deadline = time.monotonic() + timeout
         for companions in (False, True):
             self._await(self._rings_of(companions), deadline)
+        self._raise_failures()
 
     def finish(self, timeout: float) -> None:
         """Read all that the sources hold, then close every window; companions come last."""
@@ -314,15 +351,14 @@ class RingManager:
         for companions in (False, True):
             rings = self._rings_of(companions)
             for flush in (False, True):
-                for ring in rings:
-                    self._epochs.state(ring.id).flushing = flush
+                self._epochs.flush([r.id for r in rings], flush)
                 self._await(rings, deadline)
-        for ring in self._rings.values():
-            self._epochs.state(ring.id).flushing = False
+            self._epochs.flush([r.id for r in rings], False)
+        self._raise_failures()
 
     def _rings_of(self, companions: bool) -> list[Ring]:
         """The rings of companions, or of the streams that fill them."""
-        return [r for r in self._rings.values() if ("." in r.stream.name) == companions]
+        return [r for r in self._snapshot() if ("." in r.stream.name) == companions]
 
     def _await(self, rings: list[Ring], deadline: float) -> None:
         for ring in rings:
@@ -331,13 +367,18 @@ class RingManager:
                     ring.await_idle(deadline)
                     break
                 except EngineError:
-                    with self._guard:
-                        failure = ring.failure()
-                        if self._recover(ring) and time.monotonic() < deadline:
-                            continue
-                        if failure is not None and ring.id in self._rings:
-                            self._fail(ring.id, failure)
+                    failure = ring.failure()
+                    if self._recover(ring) and time.monotonic() < deadline:
+                        continue
+                    if failure is not None:
+                        self._fail(ring, failure)
                     raise
+
+    def _raise_failures(self) -> None:
+        """A ring that has stopped is not idle: say so to whoever waited for its queries."""
+        for row in self._registry.rings():
+            if row.state == "failed" and self._registry.count_queries(row.id):
+                raise EngineError(f"ring {row.id} failed: {row.error}")
 
     def describe(self) -> list[dict[str, Any]]:
         """Rings that run, wait or failed, with the figures of their last micro-batch."""
@@ -361,11 +402,13 @@ class RingManager:
         return found
 
     def stop(self) -> None:
+        """Stop everything, whatever state Spark is in."""
         self._stopped.set()
         if self._supervisor.is_alive():
             self._supervisor.join(timeout=10)
-        for ring in self._rings.values():
-            ring.stop()
+        for ring in self._snapshot():
+            with suppress(Exception):  # Spark may be gone already; the checkpoint is what counts
+                ring.stop()
         self._server.close()
 
 

@@ -168,6 +168,12 @@ class Registry:
 
     def drop_stream(self, name: str) -> None:
         with self.change() as db:
+            for table in ("progress", "consumed", "epochs"):  # another stream may take the name
+                db.execute(
+                    f"DELETE FROM {table} WHERE ring IN"
+                    " (SELECT id FROM rings WHERE stream = ?1 OR stream LIKE ?1 || '.%')",
+                    (name,),
+                )
             db.execute("DELETE FROM streams WHERE name = ?", (name,))
             db.execute("DELETE FROM bad_records WHERE stream = ?", (name,))
 
@@ -352,21 +358,23 @@ class Registry:
     def consumed(self, ring: str) -> set[str]:
         return {r[0] for r in self._rows("SELECT item FROM consumed WHERE ring = ?", ring)}
 
-    def inherit_position(self, ring: str, stream: str) -> None:
+    def inherit_position(self, ring: str, stream: str, event_time: str | None) -> None:
         """Start a ring where the stream's other rings are.
 
-        What they have read and counted, it has not to read, and counts as seen: so its first
-        windows begin after that. What they are just reading, it reads too.
+        What they have read and counted, it has not to read; what they are just reading, it reads
+        too. The times they have seen count as seen if they are of the same event time: then its
+        first windows begin after them.
         """
         with self.change() as db:
             others = self._rows(
-                "SELECT p.ring, p.through, p.facts FROM progress p JOIN rings r ON r.id = p.ring"
+                "SELECT p.ring, p.through, p.facts, r.composition FROM progress p"
+                " JOIN rings r ON r.id = p.ring"
                 " WHERE r.stream = ? AND p.ring <> ? AND p.through >= 0",
                 stream,
                 ring,
             )
             position = 0
-            for other, through, _ in others:
+            for other, through, _, _ in others:
                 db.execute(
                     "INSERT OR IGNORE INTO consumed SELECT ?, item, 0 FROM consumed"
                     " WHERE ring = ? AND number <= ?",
@@ -380,8 +388,9 @@ class Registry:
                 ring, 0, 0, NEVER_US, None, json.dumps({"pieces": [], "through": position})
             )
             self.add_epoch(start, [])
-            facts = [DelayFacts(**json.loads(f)) for _, _, f in others]
-            seen = replace(reduce(merge_facts, facts), rows=0)
+            same = [f for _, _, f, c in others if json.loads(c)["event_time"] == event_time]
+            facts = [DelayFacts(**json.loads(f)) for f in same]
+            seen = replace(reduce(merge_facts, facts, DelayFacts()), rows=0)
             self.set_progress(ring, 0, asdict(seen), NEVER_US)
 
     def progress(self, ring: str) -> tuple[int, dict[str, Any], int] | None:

@@ -19,7 +19,6 @@ from penstock.runtime.config import StageConfig
 from penstock.runtime.dispatch import Dispatcher
 from penstock.runtime.session import ring_settings
 
-_starting = threading.Lock()  # settings are per session: one ring starts at a time
 _START_S = 15.0
 # what a loaded machine or a dying worker does; the checkpoint makes trying again safe
 _TRANSIENT = re.compile(
@@ -47,6 +46,7 @@ class Ring:
         self._config = config
         self._checkpoint = checkpoint
         self._query: StreamingQuery | None = None
+        self._stopping = False
 
     def start(
         self,
@@ -56,7 +56,7 @@ class Ring:
         settings: dict[str, str],
     ) -> None:
         session = spark if frame is None else frame.sparkSession
-        with _starting, ring_settings(session, settings):
+        with ring_settings(session, settings):
             results = ring_frame(session, self.composition, self.stream, self._config, frame)
             self._query = (
                 results.writeStream.queryName(f"penstock-{self.id}")
@@ -66,6 +66,7 @@ class Ring:
                 .foreachBatch(self.dispatcher)
                 .start()
             )
+            self._stopping = False
 
     def await_start(self) -> None:
         """Wait, not for long, until the sources' planners run.
@@ -89,10 +90,10 @@ class Ring:
 
     def failure(self) -> str | None:
         """Why the ring stopped by itself, in one line; None while it runs."""
-        if self._query is None or self._query.isActive:
+        if self._query is None or self._query.isActive or self._stopping:
             return None
         error = self._query.exception()
-        return None if error is None else first_cause(str(error))
+        return "it was stopped from outside" if error is None else first_cause(str(error))
 
     def failed_in_passing(self) -> bool:
         """Whether the failure is one that a new start may cure."""
@@ -116,7 +117,7 @@ class Ring:
         """Wait until Spark has found nothing left to do; raise if the ring fails or time is up."""
         query = self._query
         if query is None:
-            return
+            raise EngineError(f"ring {self.id} has not started", "leave engine.together() first")
         done = threading.Event()
         problem: list[str] = []
 
@@ -137,6 +138,7 @@ class Ring:
             raise EngineError(f"ring {self.id} failed: {problem[0]}")
 
     def stop(self) -> None:
+        self._stopping = True
         if self._query is not None:
             self._query.stop()
 

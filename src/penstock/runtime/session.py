@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,8 @@ from pyspark.sql import SparkSession
 from penstock.errors import EngineError
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+_settings = threading.RLock()  # they belong to the session: one thread at a time changes them
 
 # What a ring's plan and its expressions rely on; taken over when a streaming query starts.
 RING_SETTINGS = {
@@ -53,6 +56,7 @@ def start_spark(
             ("spark.ui.enabled", "false"),
             ("spark.ui.showConsoleProgress", "false"),
             ("spark.driver.memory", memory),
+            ("spark.driver.maxResultSize", "0"),  # a micro-batch's size is bounded by the source
             ("spark.driver.bindAddress", "127.0.0.1"),
             ("spark.driver.host", "127.0.0.1"),
             ("spark.python.daemon.module", "penstock.runtime.daemon"),
@@ -104,6 +108,11 @@ def ring_settings(spark: SparkSession, extra: dict[str, str] | None = None) -> I
 
     Spark copies the settings when the query starts, so a user's session is left as it was.
     """
+    with _settings:
+        yield from _changed_settings(spark, extra)
+
+
+def _changed_settings(spark: SparkSession, extra: dict[str, str] | None) -> Iterator[None]:
     wanted = RING_SETTINGS | (extra or {})
     before = {key: spark.conf.get(key, None) for key in wanted}
     try:

@@ -29,6 +29,7 @@ from penstock.schema import arrow_type
 
 END = pa.timestamp("us", tz="UTC")
 
+ROWS_PER_CALL = 10_000  # a bad record has at most 10,000 characters: 100 MB at the worst
 Reread = Callable[[list[str]], Iterator[pa.RecordBatch]]
 
 
@@ -42,18 +43,22 @@ class TaskReport:
     bad: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
 
     def send(self, config: StageConfig, number: int, part: int) -> None:
-        late_rows = [_ipc(self.late_rows)] if self.late_rows else []
-        message = {
-            "ring": config.ring,
-            "number": number,
-            "part": part,
-            "facts": asdict(self.facts),
-            "late": self.late,
-            "has_late_rows": bool(late_rows),
-            "bad": [(piece, sum(b.num_rows for b in rows)) for piece, rows in self.bad.items()],
-        }
-        bad_rows = [_ipc(rows) for rows in self.bad.values()]
-        ask(config.address, "report", message, [*late_rows, *bad_rows])
+        """Tell the engine: first the rows, in pieces that the service takes, then the figures."""
+        rows = [("late", "", batch) for batch in self.late_rows]
+        rows += [("bad", piece, batch) for piece, found in self.bad.items() for batch in found]
+        whole = {"ring": config.ring, "number": number, "part": part}
+        position = 0
+        for kind, piece, batch in rows:
+            for start in range(0, batch.num_rows, ROWS_PER_CALL):
+                body = _ipc([batch.slice(start, ROWS_PER_CALL)])
+                message = {**whole, "kind": kind, "piece": piece, "position": position}
+                ask(config.address, "rows", message, [body])
+                position += 1
+        ask(
+            config.address,
+            "report",
+            {**whole, "facts": asdict(self.facts), "late": self.late, "pieces": position},
+        )
 
 
 def _ipc(batches: Sequence[pa.RecordBatch]) -> bytes:
@@ -146,11 +151,10 @@ class Stage:
         else:
             both = mask & _valid(batch, arrival)
             facts = disorder_facts(ts_us[both], _micros(batch, arrival)[both], seen)
+        latest = int(ts_us[mask].max()) if mask.any() else None  # with or without an arrival time
         report.facts = merge_facts(
             report.facts,
-            DelayFacts(
-                batch.num_rows, facts.max_event_us, facts.max_arrival_us, facts.max_delay_us
-            ),
+            DelayFacts(batch.num_rows, latest, facts.max_arrival_us, facts.max_delay_us),
         )
         matches = select(self.selection, batch)
         closed_us = epoch["punctuation_us"]

@@ -102,7 +102,7 @@ def _check(script: _Script, statement: Statement) -> Action:
         case CreateStream():
             return _create_stream(script, statement)
         case CreateQuery():
-            start = _start_of(statement.options)
+            start = start_of(statement.options) or "latest"
             if statement.name.lower() in draft.queries:
                 hint = f"DROP QUERY {statement.name} first, or choose another name"
                 raise QueryError(f"query {statement.name} exists already", hint, statement.span)
@@ -154,8 +154,9 @@ def _sink(options: tuple[Option, ...] | None, default: SinkSpec) -> SinkSpec:
         raise QueryError(error.message, error.hint, span) from None
 
 
-def _start_of(options: tuple[Option, ...]) -> str:
-    start = "latest"
+def start_of(options: tuple[Option, ...]) -> str | None:
+    """Where a query starts, from its WITH options; None if they do not say."""
+    start = None
     for option in options:
         if option.key not in _QUERY_OPTIONS:
             hint = did_you_mean(option.key, _QUERY_OPTIONS, "options of a query")
@@ -206,7 +207,7 @@ def _start_query(
 
     def act() -> Answer:
         query = engine.start_query(plan, text, name, sink, None, start)
-        notes = "".join(f"; note: {note}" for note in plan.bound.notes)
+        notes = "".join(f"; note: {note}" for note in query.notes)
         return Answer(f"query {query.name} registered{notes}", query=query)
 
     return act
@@ -237,6 +238,12 @@ def _explain(script: _Script, statement: Explain) -> Action:
             hint = did_you_mean(name, script.draft.queries, "queries")
             raise QueryError(f"query {name} not found", hint, statement.span)
         return lambda: Answer(text=engine.query(name).explain() + _figures(engine, name, statement))
+    if statement.analyze:
+        raise QueryError(
+            "EXPLAIN ANALYZE is for a running query",
+            "register it, then EXPLAIN ANALYZE its name; EXPLAIN alone takes any SELECT",
+            statement.span,
+        )
     plan = engine.plan(statement.select, script.draft.catalog)
     return lambda: Answer(text=engine.explain_plan(plan))
 

@@ -43,7 +43,7 @@ def define_stream(
     )
     stream = with_disorder(stream, rest.pop("estimator", None), rest.pop("slack", None))
     check_stream(stream)
-    stream = _own_names(stream)
+    stream = own_names(stream)
     if source == "generator":
         if str(rest.get("start", "")).lower() == "now":  # a restart must generate the same
             now = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=now_us)
@@ -79,7 +79,7 @@ def with_disorder(
     return replace(stream, estimator=name, slack_us=slack_us)
 
 
-def _own_names(stream: Stream) -> Stream:
+def own_names(stream: Stream) -> Stream:
     """Time columns spelled as the schema spells them."""
     event = stream.event_time and stream.schema.field(stream.event_time)
     arrival = stream.arrival_time and stream.schema.field(stream.arrival_time)
@@ -88,6 +88,11 @@ def _own_names(stream: Stream) -> Stream:
         event_time=event.name if event else None,
         arrival_time=arrival.name if arrival else None,
     )
+
+
+def is_endless(stream: Stream) -> bool:
+    """Whether a bounded run over the stream would never be done."""
+    return stream.source == "generator" and "rows" not in dict(stream.options)
 
 
 def estimator_of(stream: Stream) -> Estimator:

@@ -56,6 +56,9 @@ class Workspace:
     def checkpoint(self, ring: str) -> Path:
         return self.path / "rings" / ring
 
+    def forget_checkpoint(self, ring: str) -> None:
+        shutil.rmtree(self.checkpoint(ring), ignore_errors=True)
+
     def results(self, ring: str) -> Path:
         return self.path / "results" / ring
 

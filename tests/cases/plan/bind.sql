@@ -19,8 +19,12 @@ SELECT id + 1 FROM Doors
 SELECT window_start, window_end, count(*) AS n FROM Doors [RANGE 1 MINUTE]
 
 -- ok: the window columns may be computed with
--- is: unix_micros(window_end) AS e, count(*) AS n FROM Doors [60000000 / 60000000 on at]
+-- is: unix_micros(__window_end) AS e, count(*) AS n FROM Doors [60000000 / 60000000 on at]
 SELECT unix_micros(window_end) AS e, count(*) AS n FROM Doors [RANGE 1 MINUTE]
+
+-- ok: windows are always keys, named or not
+-- is: open AS open, count(*) AS n FROM Doors [60000000 / 60000000 on at] GROUP BY open
+SELECT window_start, open, count(*) AS n FROM Doors [RANGE 1 MINUTE] GROUP BY window_start, open, window_end
 
 -- ok: group by alias and by place
 -- is: upper(room) AS r, id AS id, max(temp) AS m FROM Sensors [5000000 / 1000000 on ts] GROUP BY upper(room), id
@@ -135,8 +139,11 @@ SELECT * FROM Sensors S [RANGE 1 MINUTE], Doors D [RANGE 1 MINUTE]
 -- fail 1:8: the name window_end is taken
 SELECT max(at) AS window_end FROM Doors [RANGE 1 MINUTE]
 
--- fail 1:8: column window_start not found. only windowed aggregates have window_start and window_end
+-- fail 1:8: column window_start not found. window_start and window_end are columns of windowed results
 SELECT window_start FROM Doors
+
+-- fail 1:12: column window_end not found. window_start and window_end are columns of windowed results
+SELECT max(window_end) AS w FROM Doors [RANGE 1 MINUTE]
 
 -- fail: the query selects nothing
 SELECT window_start FROM Doors [RANGE 1 MINUTE] GROUP BY open HAVING count(*) > 1

@@ -1,7 +1,7 @@
 """The workspace's own sink: results of all queries of a ring, one file per micro-batch.
 
 A row that matched a thousand queries is stored once, with the list of its slots. The oldest files
-go when a ring's results outgrow the limit.
+go when a ring's results outgrow the limit (None: never).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEFAULT_LIMIT_BYTES = 1024**3
 
 
 class ResultLog:
-    def __init__(self, directory: Path, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
+    def __init__(self, directory: Path, limit_bytes: int | None = DEFAULT_LIMIT_BYTES) -> None:
         self._directory = directory
         self._limit = limit_bytes
         self._sizes = {p: p.stat().st_size for p in sorted(directory.glob("*.arrow"))}
@@ -35,7 +35,7 @@ class ResultLog:
         size = path.stat().st_size
         self._total += size - self._sizes.get(path, 0)
         self._sizes[path] = size
-        while self._total > self._limit and len(self._sizes) > 1:
+        while self._limit is not None and self._total > self._limit and len(self._sizes) > 1:
             oldest = next(iter(self._sizes))
             oldest.unlink(missing_ok=True)
             self._total -= self._sizes.pop(oldest)
@@ -44,7 +44,11 @@ class ResultLog:
         """The kept rows of one query, oldest first."""
         found = []
         for path in sorted(self._directory.glob("*.arrow")):
-            with pa.memory_map(str(path)) as source:
+            try:
+                source = pa.memory_map(str(path))
+            except FileNotFoundError:  # the oldest may go while we read
+                continue
+            with source:
                 table = pa.ipc.open_file(source).read_all()
                 rows = rows_of_slot(table, slot)
                 if len(rows):

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: times as text in UTC, decimals as exact numbers, NaN as text."""
+    """A value as JSON has it: times as text in UTC, decimals as text (exact), NaN as text."""
     match value:
         case dt.datetime():
             text = value.replace(tzinfo=None).isoformat()

@@ -72,6 +72,9 @@ def sink_of(sink: str | Mapping[str, OptionValue] | Callback | None) -> SinkSpec
             raise PenstockError(
                 f"sink {kind} needs a path", f"write sink = '{kind}', path = 'out/'"
             )
+        if "://" in str(path):
+            hint = "file sinks write local directories; use a function as sink for other stores"
+            raise PenstockError(f"sink {kind} cannot write to {path}", hint)
         path = str(Path(str(path)).expanduser().absolute())
         if Path(path).exists() and not Path(path).is_dir():
             raise PenstockError(f"{path} is a file", "a file sink writes a directory of files")

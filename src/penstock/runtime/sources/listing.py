@@ -80,7 +80,7 @@ class FileOptions:
     compression: str = "auto"
     pattern: str | None = None
     max_files_per_batch: int = 1000
-    max_bytes_per_batch: int = 1 << 30
+    max_bytes_per_batch: int = 1 << 27
 
     @classmethod
     def from_options(cls, given: Mapping[str, OptionValue]) -> FileOptions:
@@ -136,7 +136,7 @@ class FileOptions:
             compression=compression,
             pattern=pattern,
             max_files_per_batch=integer_option(options, "max_files_per_batch", 1000, 1),
-            max_bytes_per_batch=bytes_option(options, "max_bytes_per_batch", 1 << 30),
+            max_bytes_per_batch=bytes_option(options, "max_bytes_per_batch", 1 << 27),
         )
 
 

@@ -1,0 +1,197 @@
+"""Epochs: decided once, replayed the same, counted once; new rings start where the others are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.control.punctuation import NEVER_US, DelayFacts, Fixed
+from penstock.plan.codec import dumps, slot_from
+from penstock.plan.specs import Composition, Output, SlotSpec, Term, WindowSpec
+from penstock.runtime.epochs import EpochKeeper, Report, RingEpochs
+from penstock.runtime.registry import Registry, RingRow
+from penstock.runtime.sources.planner import Work
+
+SECOND = 1_000_000
+
+
+class Items:
+    """A source of numbered items, one per micro-batch."""
+
+    remembers_items = True
+
+    def __init__(self) -> None:
+        self.there: list[str] = []
+
+    def next_work(self, done: dict[str, Any], consumed: set[str], parallelism: int) -> Work | None:
+        new = [item for item in self.there if item not in consumed]
+        return Work({"pieces": [[new[0]]]}, new[:1]) if new else None
+
+
+def _composition(event_time: str = "ts") -> Composition:
+    outputs = (Output("n", "__a0"),)
+    return Composition("window", "S", (), (), outputs, event_time, preaggregated=True)
+
+
+class World:
+    def __init__(self, path: Path) -> None:
+        self.registry = Registry(path / "catalog.sqlite")
+        self.kept: list[tuple[int, int]] = []
+        self.keeper = EpochKeeper(
+            self.registry, lambda _, epoch, reports: self.kept.append((epoch, len(reports))), 2
+        )
+        self.source = Items()
+
+    def ring(self, name: str, new: bool = True, event_time: str = "ts") -> RingEpochs:
+        composition = _composition(event_time)
+        if new:
+            self.registry.add_ring(RingRow(name, "S", dumps(composition), "{}", "running", None, 0))
+            self.registry.inherit_position(name, "S", event_time)
+        state = RingEpochs(name, composition, self.source, Fixed(0), hold=False)
+        self.keeper.open(state)
+        return state
+
+    def register(self, ring: str) -> int:
+        slot = self.registry.add_query(f"q{self.registry.next_slot()}", "", ring, "{}")
+        self.registry.publish(slot, dumps(SlotSpec(slot, (Term(()),), WindowSpec(10, 10))))
+        return slot
+
+    def report(self, ring: str, number: int, part: int, event_us: int, late: int = 0) -> None:
+        facts = asdict(DelayFacts(1, event_us, None, 0))
+        calls = self.keeper.calls()
+        whole = {"ring": ring, "number": number, "part": part}
+        calls["report"]({**whole, "facts": facts, "late": {"1": late}, "pieces": 0}, [])
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.registry.close()
+
+
+def test_an_epoch_is_decided_once_and_then_stays(world: World) -> None:
+    world.ring("r")
+    world.source.there = ["a", "b"]
+    assert world.keeper.plan("r", 0) == 1
+    world.register("r")  # after the decision: not in this epoch
+    assert world.keeper.plan("r", 0) == 1
+    first = world.keeper.epoch("r", 1)
+    assert (first["version"], first["pieces"]) == (0, [["a"]])
+    assert world.keeper.plan("r", 1) == 2
+    assert world.keeper.epoch("r", 2)["version"] == 1
+    assert world.keeper.plan("r", 2) == 2  # nothing left
+
+
+def test_a_restarted_keeper_gives_the_same_answers(world: World) -> None:
+    world.ring("r")
+    world.source.there = ["a", "b"]
+    world.keeper.plan("r", 0)
+    world.report("r", 1, 0, 5 * SECOND)
+    world.keeper.absorb("r")
+    world.keeper.plan("r", 1)
+    second = world.keeper.epoch("r", 2)
+    again = World.__new__(World)
+    again.registry, again.source, again.kept = world.registry, world.source, []
+    again.keeper = EpochKeeper(world.registry, lambda *_: None, 2)
+    state = again.ring("r", new=False)
+    assert again.keeper.plan("r", 0) == 1
+    assert again.keeper.epoch("r", 2) == second
+    assert state.punctuation_us == 5 * SECOND
+    assert again.keeper.plan("r", 2) == 2
+
+
+def test_a_replayed_epoch_is_counted_once(world: World) -> None:
+    world.ring("r")
+    slot = world.register("r")
+    world.source.there = ["a"]
+    world.keeper.plan("r", 0)
+    for _ in range(2):
+        world.report("r", 1, 0, SECOND, late=3)
+        world.report("r", 1, 0, SECOND, late=3)  # a task that was tried twice
+        world.report("r", 1, 1, 2 * SECOND, late=4)
+        world.keeper.absorb("r")
+    assert world.registry.query_by_slot(slot).late == 7
+    assert world.kept == [(1, 2)]
+
+
+def test_a_window_query_starts_after_what_its_ring_has_seen(world: World) -> None:
+    world.ring("r")
+    first = world.register("r")
+    world.source.there = ["a", "b"]
+    world.keeper.plan("r", 0)
+    world.report("r", 1, 0, 7 * SECOND)
+    second = world.register("r")  # while the first micro-batch runs
+    world.keeper.absorb("r")
+    world.keeper.plan("r", 1)
+    starts = [slot_from(world.registry.query_by_slot(s).spec).from_us for s in (first, second)]
+    assert starts == [None, 7 * SECOND + 1]
+
+
+def test_a_new_ring_starts_where_the_others_have_counted(world: World) -> None:
+    world.ring("r")
+    world.source.there = ["a", "b", "c"]
+    world.keeper.plan("r", 0)
+    world.report("r", 1, 0, 7 * SECOND)
+    world.keeper.absorb("r")
+    world.keeper.plan("r", 1)  # b is being read, not counted yet
+    state = world.ring("late")
+    assert state.consumed == {"a"}
+    assert state.facts == DelayFacts(0, 7 * SECOND, None, 0)
+    assert world.keeper.plan("late", 0) == 1
+    assert world.keeper.epoch("late", 1)["pieces"] == [["b"]]
+
+
+def test_times_of_another_attribute_are_not_inherited(world: World) -> None:
+    world.ring("r", event_time="other")
+    world.source.there = ["a"]
+    world.keeper.plan("r", 0)
+    world.report("r", 1, 0, 7 * SECOND)
+    world.keeper.absorb("r")
+    state = world.ring("new", event_time="ts")
+    assert state.facts.max_event_us is None
+    assert state.consumed == {"a"}
+
+
+def test_a_stream_that_takes_a_dropped_ones_name_starts_anew(world: World) -> None:
+    world.ring("r")
+    world.source.there = ["a"]
+    world.keeper.plan("r", 0)
+    world.report("r", 1, 0, 7 * SECOND)
+    world.keeper.absorb("r")
+    world.registry.drop_stream("S")
+    state = world.ring("new")
+    assert (state.consumed, state.facts, state.punctuation_us) == (set(), DelayFacts(), NEVER_US)
+
+
+def test_rows_come_in_pieces_and_a_second_try_replaces_the_first(world: World) -> None:
+    state = world.ring("r")
+    calls = world.keeper.calls()
+    whole = {"ring": "r", "number": 1, "part": 0}
+    for position in range(3):
+        rows = {**whole, "kind": "bad", "piece": "f#0", "position": position}
+        calls["rows"](rows, [bytes([position])])
+    calls["rows"]({**whole, "kind": "bad", "piece": "f#0", "position": 0}, [b"again"])
+    facts = asdict(DelayFacts(1))
+    calls["report"]({**whole, "facts": facts, "late": {}, "pieces": 2}, [])
+    report: Report = state.reports[1][0]
+    assert [report.rows[k].body for k in sorted(report.rows)] == [b"again", b"\x01"]
+
+
+def test_a_flush_closes_the_last_window_once_nothing_is_left(world: World) -> None:
+    state = world.ring("r")
+    world.register("r")
+    state.hold = True
+    world.source.there = ["a"]
+    world.keeper.plan("r", 0)
+    world.report("r", 1, 0, 7 * SECOND)
+    world.keeper.absorb("r")
+    assert world.keeper.plan("r", 1) == 1  # held: nothing is late before the end
+    world.keeper.flush(["r"], True)
+    assert world.keeper.plan("r", 1) == 2
+    assert world.keeper.epoch("r", 2)["punctuation_us"] > 7 * SECOND + 10
+    assert world.keeper.plan("r", 2) == 2
