@@ -157,8 +157,9 @@ def quick_engine(
     clock_us: Callable[[], int] | None = None,
     settings: Mapping[str, OptionValue] | None = None,
 ) -> Engine:
-    """An engine for short tests: no pause between micro-batches, one task for each."""
-    quick: dict[str, OptionValue] = {"trigger_ms": 10, "parallelism": 1, **(settings or {})}
+    """An engine for short tests: no pause between micro-batches, one task, state in memory."""
+    fast: dict[str, OptionValue] = {"trigger_ms": 10, "parallelism": 1, "state_store": "memory"}
+    quick = {**fast, **(settings or {})}
     if clock_us is None:
         return Engine(spark, workspace, bounded=bounded, settings=quick)
     return Engine(spark, workspace, bounded=bounded, clock_us=clock_us, settings=quick)

@@ -18,7 +18,7 @@ from tests.reference import window_ends
 
 from penstock import Engine
 
-FILES = 20
+FILES = 14
 SLACK_US = 2_000_000
 RANGE_US, SLIDE_US = 10_000_000, 4_000_000
 STREAM = """

@@ -42,8 +42,8 @@ class Sizes:
 
 
 FULL = Sizes(Tuples(24, 1_000_000, 120), Tuples(8, 500_000, 40), 4, 5, 100, (8, 24))
-QUICK = Sizes(Tuples(8, 1_000_000, 60), Tuples(4, 250_000, 10), 4, 2, 100, (2, 6))
-_WARM_UP = Tuples(4, 5_000, 20)
+QUICK = Sizes(Tuples(8, 1_000_000, 60), Tuples(4, 250_000, 10), 4, 1, 100, (2, 4))
+_WARM_UP = Tuples(2, 5_000, 20)
 
 
 def measure(quick: bool) -> Report:

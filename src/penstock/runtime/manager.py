@@ -25,6 +25,7 @@ from penstock.runtime.epochs import EpochKeeper, Report, RingEpochs
 from penstock.runtime.registry import QueryRow, Registry, RingRow
 from penstock.runtime.ring import Ring, first_cause
 from penstock.runtime.service import EpochServer
+from penstock.runtime.session import STATE_STORES
 from penstock.runtime.settings import Settings
 from penstock.runtime.sinks.log import ResultLog
 from penstock.runtime.streams import estimator_of, planner_of, readable
@@ -200,7 +201,12 @@ class RingManager:
             return list(self._rings.values())
 
     def _start(self, ring: Ring) -> None:
-        extra = {"spark.sql.shuffle.partitions": str(self._parallelism)}
+        extra = {
+            "spark.sql.shuffle.partitions": str(self._parallelism),
+            "spark.sql.streaming.stateStore.providerClass": STATE_STORES[
+                self._settings().state_store
+            ],
+        }
         frame = self._frames.get(ring.stream.name.lower())
         ring.start(self._spark, frame, self._settings().trigger_ms, extra)
 

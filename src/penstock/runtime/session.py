@@ -17,7 +17,9 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import EngineError
 
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_STATE = "org.apache.spark.sql.execution.streaming.state"
+ROCKSDB = f"{_STATE}.RocksDBStateStoreProvider"
+STATE_STORES = {"rocksdb": ROCKSDB, "memory": f"{_STATE}.HDFSBackedStateStoreProvider"}
 
 _settings = threading.RLock()  # they belong to the session: one thread at a time changes them
 

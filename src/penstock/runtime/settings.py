@@ -10,6 +10,8 @@ from penstock.errors import PenstockError
 from penstock.plan.catalog import OptionValue, did_you_mean
 from penstock.runtime.sources.options import parse_duration_us
 
+STATE_STORES = ("rocksdb", "memory")
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -17,13 +19,15 @@ class Settings:
 
     trigger_ms: pause between micro-batches. parallelism: tasks per micro-batch (None: all cores).
     idle_ring_s: how long a ring without queries is kept warm. results_bytes: per ring, for queries
-    without a sink. cores, memory: of a Spark that the engine starts itself.
+    without a sink. state_store: where windows are kept, rocksdb (any size) or memory (quicker, on
+    the heap; both are in the checkpoint). cores, memory: of a Spark that the engine starts itself.
     """
 
     trigger_ms: int = 200
     parallelism: int | None = None
     idle_ring_s: float = 300.0
     results_bytes: int = 1024**3
+    state_store: str = "rocksdb"
     cores: int | None = None
     memory: str = "4g"
 
@@ -54,6 +58,11 @@ def _value(key: str, value: OptionValue) -> OptionValue:
         return max(1, parse_duration_us(value, key) // 1000)
     if name == "memory":
         return str(value)
+    if name == "state_store":
+        if value not in STATE_STORES:
+            hint = did_you_mean(str(value), STATE_STORES, "state stores")
+            raise PenstockError(f"state store {value} is not known", hint)
+        return value
     try:
         number = float(value) if name == "idle_ring_s" else int(value)
     except ValueError:
