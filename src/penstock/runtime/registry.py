@@ -12,7 +12,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,12 @@ class EpochRow:
     punctuation_us: int
     previous_max_us: int | None
     work: str
+
+
+# columns in the order of the row classes
+_QUERY = ", ".join(f.name for f in fields(QueryRow))
+_EPOCH = ", ".join(f.name for f in fields(EpochRow))
+_RING = ", ".join(f.name for f in fields(RingRow))
 
 
 class Registry:
@@ -192,24 +198,12 @@ class Registry:
     # rings
 
     def rings(self) -> list[RingRow]:
-        columns = "id, stream, composition, outputs, state, error, replay"
-        sql = f"SELECT {columns} FROM rings ORDER BY rowid"
+        sql = f"SELECT {_RING} FROM rings ORDER BY rowid"
         return [RingRow(*row) for row in self._rows(sql)]
 
     def add_ring(self, ring: RingRow) -> None:
         with self.change() as db:
-            db.execute(
-                "INSERT INTO rings VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (
-                    ring.id,
-                    ring.stream,
-                    ring.composition,
-                    ring.outputs,
-                    ring.state,
-                    ring.error,
-                    int(ring.replay),
-                ),
-            )
+            db.execute(f"INSERT INTO rings ({_RING}) VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(ring))
 
     def set_ring_state(self, ring: str, state: str, error: str | None = None) -> None:
         with self.change() as db:
@@ -219,8 +213,7 @@ class Registry:
 
     def queries(self, ring: str | None = None, dropped: bool = False) -> list[QueryRow]:
         sql = (
-            "SELECT slot, name, text, ring, state, error, spec, sink, added, dropped, rows,"
-            " last_batch, late FROM queries WHERE (?1 IS NULL OR ring = ?1)"
+            f"SELECT {_QUERY} FROM queries WHERE (?1 IS NULL OR ring = ?1)"
             " AND (?2 OR dropped IS NULL) ORDER BY slot"
         )
         return [QueryRow(*row) for row in self._rows(sql, ring, dropped)]
@@ -230,18 +223,12 @@ class Registry:
         return int(self._rows(sql, ring)[0][0])
 
     def query(self, name: str) -> QueryRow | None:
-        sql = (
-            "SELECT slot, name, text, ring, state, error, spec, sink, added, dropped, rows,"
-            " last_batch, late FROM queries WHERE name = ? AND dropped IS NULL"
-        )
+        sql = f"SELECT {_QUERY} FROM queries WHERE name = ? AND dropped IS NULL"
         rows = self._rows(sql, name)
         return QueryRow(*rows[0]) if rows else None
 
     def query_by_slot(self, slot: int) -> QueryRow:
-        sql = (
-            "SELECT slot, name, text, ring, state, error, spec, sink, added, dropped, rows,"
-            " last_batch, late FROM queries WHERE slot = ?"
-        )
+        sql = f"SELECT {_QUERY} FROM queries WHERE slot = ?"
         return QueryRow(*self._rows(sql, slot)[0])
 
     def next_slot(self) -> int:
@@ -317,35 +304,19 @@ class Registry:
     # epochs
 
     def epoch(self, ring: str, number: int) -> EpochRow | None:
-        sql = (
-            "SELECT ring, number, version, punctuation_us, previous_max_us, work"
-            " FROM epochs WHERE ring = ? AND number = ?"
-        )
+        sql = f"SELECT {_EPOCH} FROM epochs WHERE ring = ? AND number = ?"
         rows = self._rows(sql, ring, number)
         return EpochRow(*rows[0]) if rows else None
 
     def last_epoch(self, ring: str) -> EpochRow | None:
-        sql = (
-            "SELECT ring, number, version, punctuation_us, previous_max_us, work"
-            " FROM epochs WHERE ring = ? ORDER BY number DESC LIMIT 1"
-        )
+        sql = f"SELECT {_EPOCH} FROM epochs WHERE ring = ? ORDER BY number DESC LIMIT 1"
         rows = self._rows(sql, ring)
         return EpochRow(*rows[0]) if rows else None
 
     def add_epoch(self, epoch: EpochRow, consumed: list[str]) -> None:
         """Log an epoch and what it takes from the source in one transaction; old ones go."""
         with self.change() as db:
-            db.execute(
-                "INSERT INTO epochs VALUES (?, ?, ?, ?, ?, ?)",
-                (
-                    epoch.ring,
-                    epoch.number,
-                    epoch.version,
-                    epoch.punctuation_us,
-                    epoch.previous_max_us,
-                    epoch.work,
-                ),
-            )
+            db.execute(f"INSERT INTO epochs ({_EPOCH}) VALUES (?, ?, ?, ?, ?, ?)", astuple(epoch))
             db.executemany(
                 "INSERT OR IGNORE INTO consumed VALUES (?, ?, ?)",
                 [(epoch.ring, item, epoch.number) for item in consumed],
