@@ -13,7 +13,6 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
@@ -121,13 +120,9 @@ class PunctuationSource(DataSource):
 
 
 def register_sources(spark: SparkSession) -> None:
-    """Make the sources known to a session; it may have them from a session it was made of."""
-    for source in (RowSource, PunctuationSource):
-        try:
-            spark.dataSource.register(source)
-        except AnalysisException as error:
-            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
-                raise
+    """Make the sources known to a session; each has its own list."""
+    spark.dataSource.register(RowSource)
+    spark.dataSource.register(PunctuationSource)
 
 
 def run_in_map(config_text: str, numbered: bool) -> Any:

@@ -33,7 +33,7 @@ from penstock.runtime.dispatch import CallbackSink, Sink
 from penstock.runtime.manager import RingManager, output_schema
 from penstock.runtime.query import Query, QueryStatus
 from penstock.runtime.registry import QueryRow, Registry
-from penstock.runtime.session import check_session, start_spark
+from penstock.runtime.session import active_session, check_session, start_spark
 from penstock.runtime.settings import Settings
 from penstock.runtime.sinks.files import FileSink
 from penstock.runtime.sinks.log import ResultLog
@@ -115,7 +115,8 @@ class Engine:
         self._functions: dict[int, Callback] = {}
         self._memory: dict[int, MemorySink] = {}
         self._stopped = False
-        register_sources(self.spark)
+        with active_session(self.spark):
+            register_sources(self.spark)
         if spark is not None:  # its workers compile the kernels one by one: let them find a cache
             threading.Thread(target=_warm_up, name="penstock-warm-up", daemon=True).start()
         self.analyzer = Analyzer(self.spark)
@@ -181,7 +182,8 @@ class Engine:
             if (known := self.catalog.get(name)) is not None and known != stream:
                 hint = "drop it first, or use another name"
                 raise EngineError(f"stream {name} exists with another definition", hint)
-            register_sources(dataframe.sparkSession)
+            with active_session(dataframe.sparkSession):
+                register_sources(dataframe.sparkSession)
             self.registry.put_stream(stream)
             self._manager.hand_over(name, dataframe)
         return stream

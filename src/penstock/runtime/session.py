@@ -105,12 +105,28 @@ def check_session(spark: SparkSession) -> None:
 
 
 @contextmanager
+def active_session(spark: SparkSession) -> Iterator[None]:
+    """Make a session this thread's active one: Spark looks data sources up there, not in the
+    session that asks, so one made by `newSession` would not find its own."""
+    sessions = SparkSession._get_j_spark_session_class(spark._jvm)
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
+@contextmanager
 def ring_settings(spark: SparkSession, extra: dict[str, str] | None = None) -> Iterator[None]:
     """The session with a ring's settings for as long as a streaming query is built and started.
 
     Spark copies the settings when the query starts, so a user's session is left as it was.
     """
-    with _settings:
+    with _settings, active_session(spark):
         yield from _changed_settings(spark, extra)
 
 
