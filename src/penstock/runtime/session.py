@@ -41,7 +41,7 @@ RING_SETTINGS = {
 def start_spark(
     cores: int | None = None, memory: str = "4g", log: Path | None = None
 ) -> SparkSession:
-    """Start Spark on this machine: no UI, nothing beyond loopback, its log in a file.
+    """Start Spark on this machine, if this process has none: no UI, loopback only, log in a file.
 
     What the JVM and the Python workers print goes to `log` (to nowhere without one, to the screen
     with PENSTOCK_DEBUG set).
@@ -66,8 +66,8 @@ def start_spark(
             *RING_SETTINGS.items(),
         ]
     )
-    if SparkContext._active_spark_context is not None:
-        return SparkSession.builder.config(conf=conf).getOrCreate()
+    if SparkContext._active_spark_context is not None:  # somebody's own: used as it is
+        return SparkSession.builder.getOrCreate()
     gateway = SparkContext._gateway
     if gateway is None:
         gateway = _launch(conf, log)
