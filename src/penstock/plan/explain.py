@@ -43,8 +43,7 @@ def explain_query(
     if sharing is None:
         lines.append("ring      a new one: no running query has this composition")
     else:
-        others = "one query" if sharing.queries == 1 else f"{sharing.queries} queries"
-        lines.append(f"ring      {sharing.ring}, in which {others} of this composition run")
+        lines.append(f"ring      {sharing.ring}; queries of this composition in it: {sharing.queries}")
     lines += [f"note      {note}" for note in query.notes]
     return "\n".join(lines)
 
