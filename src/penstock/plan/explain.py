@@ -43,7 +43,7 @@ def explain_query(
     if sharing is None:
         lines.append("ring      a new one: no running query has this composition")
     else:
-        lines.append(f"ring      {sharing.ring}; queries of this composition in it: {sharing.queries}")
+        lines.append(f"ring      {sharing.ring}; queries in it: {sharing.queries}")
     lines += [f"note      {note}" for note in query.notes]
     return "\n".join(lines)
 
