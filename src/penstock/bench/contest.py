@@ -27,6 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.bench.machine import cpu_seconds
 from penstock.bench.tuples import COLUMNS, SLACK
 from penstock.runtime.engine import Engine
+from penstock.runtime.session import session_settings
 
 _STATE = "org.apache.spark.sql.execution.streaming.state."
 # The state stores that a user of Structured Streaming can choose from, at their best settings.
@@ -212,22 +213,6 @@ def same_rows(ours: pa.Table, theirs: pa.Table) -> bool:
         np.allclose(ours.column(n).to_numpy(), theirs.column(n).to_numpy(), rtol=1e-9, atol=0)
         for n in ("s", "a")
     )
-
-
-@contextmanager
-def session_settings(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
-    """Session settings for as long as queries start and run."""
-    before = {key: spark.conf.get(key, None) for key in settings}
-    try:
-        for key, value in settings.items():
-            spark.conf.set(key, value)
-        yield
-    finally:
-        for key, old in before.items():
-            if old is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, old)
 
 
 @contextmanager

@@ -121,17 +121,8 @@ def active_session(spark: SparkSession) -> Iterator[None]:
 
 
 @contextmanager
-def ring_settings(spark: SparkSession, extra: dict[str, str] | None = None) -> Iterator[None]:
-    """The session with a ring's settings for as long as a streaming query is built and started.
-
-    Spark copies the settings when the query starts, so a user's session is left as it was.
-    """
-    with _settings, active_session(spark):
-        yield from _changed_settings(spark, extra)
-
-
-def _changed_settings(spark: SparkSession, extra: dict[str, str] | None) -> Iterator[None]:
-    wanted = RING_SETTINGS | (extra or {})
+def session_settings(spark: SparkSession, wanted: dict[str, str]) -> Iterator[None]:
+    """The session with other settings for a while."""
     before = {key: spark.conf.get(key, None) for key in wanted}
     try:
         for key, value in wanted.items():
@@ -143,3 +134,14 @@ def _changed_settings(spark: SparkSession, extra: dict[str, str] | None) -> Iter
                 spark.conf.unset(key)
             else:
                 spark.conf.set(key, old)
+
+
+@contextmanager
+def ring_settings(spark: SparkSession, extra: dict[str, str] | None = None) -> Iterator[None]:
+    """The session with a ring's settings for as long as a streaming query is built and started.
+
+    Spark copies the settings when the query starts, so a user's session is left as it was.
+    """
+    wanted = RING_SETTINGS | (extra or {})
+    with _settings, active_session(spark), session_settings(spark, wanted):
+        yield
