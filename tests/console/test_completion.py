@@ -27,9 +27,11 @@ NAMES = Names(
         ("SELECT op", "open"),
         ("SELECT S.r FROM Sensors S WHERE S.te", "S.temp"),
         ("SELECT room FROM Sensors [RA", "RANGE"),
+        ("SELECT room FROM Sensors [DRATIO 1% P", "PER"),
         ("SELECT room FROM Sensors [RANGE 5 MINUTES] GR", "GROUP BY"),
         ("SELECT approx_co", "approx_count_distinct"),
         ("CREATE STREAM S (id INT) WITH (sou", "source"),
+        ("CREATE STREAM S (id INT) WITH (id", "idle"),
         (".qu", ".queries"),
     ],
 )

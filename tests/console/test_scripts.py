@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from penstock.console.repl import piped_statements
-from penstock.console.scripts import closing_questions, read_script, without
+from penstock.console.scripts import already_there, closing_questions, read_script, without
 from penstock.errors import PenstockError, QueryError
 from penstock.language import parse
+from penstock.language.ast import CreateStream
+from penstock.plan.catalog import Catalog
+from penstock.runtime.streams import define_stream
+from penstock.schema import Schema
 
 SCRIPT = "SHOW RINGS; -- first\nSELECT a\n  FROM S; SHOW QUERIES;\nSHOW STREAMS"
 
@@ -59,3 +65,30 @@ def test_piped_lines_become_statements_that_know_their_line() -> None:
         (5, ".help"),
         (6, "SHOW STREAMS"),
     ]
+
+
+CREATE = (
+    "CREATE STREAM S (id INT, ts TIMESTAMP)"
+    " WITH (source = 'generator', event_time = 'ts', rows = 5, idle = '5 s'{more})"
+)
+
+
+@pytest.mark.parametrize(
+    ("script", "known"),
+    [
+        (CREATE.format(more=""), True),
+        (CREATE.format(more=", trust = '1 day'"), True),
+        (CREATE.format(more=", trust = '2 days'"), False),
+        (CREATE.format(more=", slack = 5"), False),
+        (CREATE.format(more=", slack = 5") + "; SET S.idle = '1 s'", True),
+        (CREATE.format(more="").replace("5 s", "6 s"), False),
+    ],
+)
+def test_a_stream_is_there_already_if_its_disorder_is_the_same(script: str, known: bool) -> None:
+    [statement] = parse(CREATE.format(more=""))
+    assert isinstance(statement, CreateStream)
+    options = {o.key: o.value for o in statement.options}
+    stream = define_stream("S", Schema.of("id INT, ts TIMESTAMP"), options, 0)
+    engine: Any = SimpleNamespace(queries=list, catalog=Catalog.of([stream]))
+    create, *_ = statements = parse(script)
+    assert already_there(engine, statements) == ([create] if known else [])

@@ -92,4 +92,6 @@ def _window(window: Window) -> str:
         parts.append(f"WATTR {render(window.wattr)}")
     if window.drop_ratio is not None:
         parts.append(f"DRATIO {window.drop_ratio * 100:.6f}%")
+    if window.drop_ratio_per is not None:
+        parts.append(f"PER {render(window.drop_ratio_per)}")
     return f" [{' '.join(parts)}]"

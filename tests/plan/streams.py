@@ -12,17 +12,19 @@ from penstock.language import parse
 from penstock.language.ast import BareSelect
 from penstock.plan.bind import BoundQuery, bind
 from penstock.plan.catalog import Catalog, Stream
-from penstock.schema import Schema
+from penstock.schema import Field, Schema
 
 SENSORS = Schema.of(
     "id INT, room STRING, temp DOUBLE, hum DECIMAL(5,2), ok BOOLEAN, "
     "ts TIMESTAMP, arrived TIMESTAMP"
 )
+TAGGED = Schema.of("id INT, tags ARRAY<STRING>, ts TIMESTAMP")
 CATALOG = Catalog.of(
     [
         Stream("Sensors", SENSORS, "file", "ts", "arrived"),
         Stream("Doors", Schema.of("id INT, open BOOLEAN, at TIMESTAMP"), "file", "at"),
         Stream("Log", Schema.of("line STRING, number BIGINT"), "file"),
+        Stream("Tagged", Schema((*TAGGED.fields, Field("more", "map<string,int>"))), "file", "ts"),
     ]
 )
 FOLDER = Path(__file__).parents[1] / "cases" / "plan"

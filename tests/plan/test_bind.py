@@ -30,6 +30,7 @@ def _source(source: BoundStream, aggregated: bool) -> str:
     if source.window is None or not aggregated:
         return source.stream.name
     window = f"{source.window.range_us} / {source.window.slide_us} on {source.event_time}"
+    window += "" if source.drop_ratio_per is None else f" per {source.drop_ratio_per}"
     return f"{source.stream.name} [{window}]"
 
 
@@ -49,8 +50,12 @@ def test_is_refused_with_a_place_and_a_remedy(header: re.Match[str], text: str) 
 
 
 def test_a_selection_says_that_its_window_has_no_effect() -> None:
-    [query] = bound("SELECT id FROM Doors [RANGE 1 MINUTE]")
-    assert query.notes == ("a selection keeps no window: its window clause has no effect",)
+    for text in (
+        "SELECT id FROM Doors [RANGE 1 MINUTE]",
+        "SELECT id FROM Doors [DRATIO 1% PER id]",
+    ):
+        [query] = bound(text)
+        assert query.notes == ("a selection keeps no window: its window clause has no effect",)
 
 
 def test_a_join_says_which_stream_has_no_range() -> None:

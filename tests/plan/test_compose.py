@@ -14,6 +14,7 @@ import pytest
 from tests.plan.streams import bound, cases, told
 
 from penstock.errors import QueryError
+from penstock.plan.codec import composition_from, dumps
 from penstock.plan.compose import Composed, compose
 
 # What Spark says of the expressions in the cases, so that they need no Spark.
@@ -86,3 +87,35 @@ def test_a_condition_that_is_never_true_has_no_terms() -> None:
     assert never.composition == always.composition
     assert never.terms == ()
     assert [t.sets for t in always.terms] == [()]
+
+
+PER_ROOM = "FROM Sensors [RANGE 1 MINUTE DRATIO 1% PER room]"
+
+
+@pytest.mark.parametrize(
+    ("text", "apart"),
+    [
+        (f"SELECT room, count(*) AS n {PER_ROOM} GROUP BY room", True),
+        (f"SELECT Room AS source, count(*) AS n {PER_ROOM} GROUP BY id, source", True),
+        (f"SELECT id, room, max(temp) AS m {PER_ROOM} GROUP BY 1, 2", True),
+        (f"SELECT room, count(DISTINCT id) AS n {PER_ROOM} GROUP BY room", True),
+        (f"SELECT count(DISTINCT id) AS n {PER_ROOM} GROUP BY room", True),
+        (f"SELECT count(*) AS n {PER_ROOM}", False),
+        (f"SELECT id, max(room) AS r {PER_ROOM} GROUP BY id", False),
+        (f"SELECT upper(room) AS room_, count(*) AS n {PER_ROOM} GROUP BY upper(room)", False),
+        (f"SELECT count(DISTINCT room) AS n {PER_ROOM}", False),
+    ],
+)
+def test_sources_are_apart_where_they_are_groups_themselves(text: str, apart: bool) -> None:
+    [query] = composed(text)
+    composition = query.composition
+    assert (composition.drop_ratio, composition.per, composition.apart) == (0.01, "room", apart)
+    if apart:
+        columns = composition.keys if composition.preaggregated else composition.shipped
+        assert "room" in columns
+    assert composition_from(dumps(composition)) == composition
+
+
+def test_without_sources_nothing_is_apart() -> None:
+    [query] = composed("SELECT room, count(*) AS n FROM Sensors [NOW DRATIO 1%] GROUP BY room")
+    assert (query.composition.per, query.composition.apart) == (None, False)

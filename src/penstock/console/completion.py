@@ -26,12 +26,12 @@ CLAUSES = (
     "CASCADE",
 )  # fmt: skip
 WINDOW = (
-    "RANGE", "SLIDE", "WATTR", "DRATIO", "NOW", "UNBOUNDED", "MILLISECONDS", "SECONDS", "MINUTES",
-    "HOURS", "DAYS",
+    "RANGE", "SLIDE", "WATTR", "DRATIO", "PER", "NOW", "UNBOUNDED", "MILLISECONDS", "SECONDS",
+    "MINUTES", "HOURS", "DAYS",
 )  # fmt: skip
 OPTIONS = (
-    "source", "path", "format", "event_time", "arrival_time", "slack", "estimator", "rate", "rows",
-    "seed", "start", "generate", "delay", "max_delay", "sink",
+    "source", "path", "format", "event_time", "arrival_time", "slack", "estimator", "idle", "trust",
+    "rate", "rows", "seed", "start", "generate", "delay", "max_delay", "sink",
 )  # fmt: skip
 FUNCTIONS = tuple(sorted(AGGREGATES | NEVER_FAILS))
 SHORTCUTS = (".help", ".queries", ".quit", ".results", ".rings", ".streams")

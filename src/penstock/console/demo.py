@@ -175,8 +175,8 @@ def _summarise(stage: Stage, watch: Watch, figures: Figures) -> None:
             since = "a window's end" if name == "rooms" else "the event"
             console.print(f"{name}: results {latency:.1f} s after {since}, in the median")
     console.print(
-        f"{figures.late:,} tuples came after all their windows had closed: counted and kept, to be"
-        " queried as Sensors.late"
+        f"{figures.late:,} times a tuple came after a window of a query had closed: counted and"
+        " kept, to be queried as Sensors.late"
     )
     if (last := stage.tallies["rooms"].last) is not None:
         console.print("\nThe last windows of rooms", style="bold")

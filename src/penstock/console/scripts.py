@@ -23,6 +23,7 @@ from penstock.language.ast import (
     Show,
     Statement,
 )
+from penstock.plan.catalog import Stream
 from penstock.schema import Field, Schema
 
 if TYPE_CHECKING:
@@ -108,8 +109,18 @@ def _same_stream(engine: Engine, statement: CreateStream, changed: set[str]) -> 
     loose = {"start"} if str(options.get("start", "")).lower() == "now" else set()
     same = [
         (s.name.lower(), s.schema, s.source, s.event_time, s.arrival_time)
-        + (() if s.name.lower() in changed else (s.estimator, s.slack_us))
+        + (() if s.name.lower() in changed else _disorder(s))
         + tuple(o for o in s.options if o[0] not in loose)
         for s in (known, new)
     ]
     return same[0] == same[1]
+
+
+def _disorder(stream: Stream) -> tuple[object, ...]:
+    return (
+        stream.estimator,
+        stream.slack_us,
+        stream.slack_tuples,
+        stream.idle_us,
+        stream.trust_us,
+    )

@@ -129,13 +129,14 @@ class Star:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """`[RANGE … SLIDE … WATTR column DRATIO p%]`, `[NOW]`, `[UNBOUNDED]`; absent parts None."""
+    """`[RANGE … SLIDE … WATTR column DRATIO p% PER column]`, `[NOW]` …; absent parts None."""
 
     kind: OneOf["range", "now", "unbounded"]
     range_us: int | None = None
     slide_us: int | None = None
     wattr: Column | None = None
     drop_ratio: float | None = None  # a fraction: 1% is 0.01
+    drop_ratio_per: Column | None = None  # the source whose tuples the ratio is of
     span: Span = _span()
 
 

@@ -1,7 +1,8 @@
-"""The window clause: `[RANGE 5 MINUTES SLIDE 1 MINUTE WATTR ts DRATIO 1%]`, `[NOW]`, `[UNBOUNDED]`.
+"""The window clause: `[RANGE 5 MINUTES SLIDE 1 MINUTE WATTR ts DRATIO 1% PER id]`, `[NOW]` …
 
-Parts stand in any order, each at most once. The engine's clock counts milliseconds, so lengths are
-whole milliseconds; a part that is absent is None and gets its default when the query is bound.
+Parts stand in any order, each at most once; PER belongs to DRATIO and follows it. The engine's
+clock counts milliseconds, so lengths are whole milliseconds; a part that is absent is None and gets
+its default when the query is bound.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from penstock.language.tokens import Token, decode_string
 
 PARTS = ("RANGE", "SLIDE", "WATTR", "DRATIO", "NOW", "UNBOUNDED")
 _REFUSED = ("ROWS", "PARTITION BY", "PARTITION")
+_WORDS = (*PARTS, "PER", *_REFUSED)
 _MILLISECOND = 1_000
 _UNITS = {
     "MICROSECOND": 1,
@@ -41,6 +43,7 @@ def parse_window(inside: Sequence[Token], span: Span) -> Window:
     range_us: int | None = None
     slide_us: int | None = None
     drop_ratio: float | None = None
+    per: Column | None = None
     wattr: Column | None = None
     while not cursor.done:
         part = cursor.peek()
@@ -49,8 +52,12 @@ def parse_window(inside: Sequence[Token], span: Span) -> Window:
             raise QueryError(
                 f"{what} windows are not supported yet", "use [RANGE n unit]", part.span
             )
+        if part.upper == "PER":
+            raise _misplaced_per(part, per)
         if part.upper not in PARTS:
-            raise cursor.unexpected(f"expected {', '.join(PARTS[:-1])} or {PARTS[-1]}", PARTS)
+            raise cursor.unexpected(
+                f"expected {', '.join(PARTS[:-1])} or {PARTS[-1]}", (*PARTS, "PER")
+            )
         if part.upper in found:
             raise QueryError(f"{part.upper} is given twice", "keep one of them", part.span)
         found[part.upper] = cursor.take()
@@ -62,9 +69,10 @@ def parse_window(inside: Sequence[Token], span: Span) -> Window:
             case "SLIDE":
                 slide_us = _length(cursor, "SLIDE")
             case "WATTR":
-                wattr = _attribute(cursor)
+                wattr = _attribute(cursor, "WATTR")
             case "DRATIO":
                 drop_ratio = _drop_ratio(cursor)
+                per = _attribute(cursor, "PER") if cursor.accept("PER") else None
     kinds = [p for p in ("RANGE", "NOW", "UNBOUNDED") if p in found]
     if len(kinds) > 1:
         raise QueryError(
@@ -76,7 +84,7 @@ def parse_window(inside: Sequence[Token], span: Span) -> Window:
         )
     kind: OneOf["range", "now", "unbounded"]
     kind = "range" if "RANGE" in found else "now" if "NOW" in found else "unbounded"
-    return Window(kind, range_us, slide_us, wattr, drop_ratio, span)
+    return Window(kind, range_us, slide_us, wattr, drop_ratio, per, span)
 
 
 def _length(cursor: Cursor, part: str) -> int:
@@ -86,7 +94,7 @@ def _length(cursor: Cursor, part: str) -> int:
         tokens, text = [cursor.take()], decode_string(first.text)
     else:
         tokens = []
-        while not cursor.done and cursor.peek().upper not in (*PARTS, *_REFUSED):
+        while not cursor.done and cursor.peek().upper not in _WORDS:
             tokens.append(cursor.take())
         text = " ".join(t.text for t in tokens)
     right = f"write {part} 5 MINUTES"
@@ -126,12 +134,18 @@ def _unit(word: str, span: Span) -> int:
     return _UNITS[singular]
 
 
-def _attribute(cursor: Cursor) -> Column:
-    first = cursor.name("a column after WATTR")
+def _attribute(cursor: Cursor, part: str) -> Column:
+    first = cursor.name(f"a column after {part}")
     if cursor.accept("."):
         second = cursor.name("a column")
         return Column(second.name, first.name, Span(first.span.start, second.span.end))
     return Column(first.name, None, first.span)
+
+
+def _misplaced_per(part: Token, given: Column | None) -> QueryError:
+    if given is not None:
+        return QueryError("PER is given twice", "keep one of them", part.span)
+    return QueryError("PER needs a DRATIO before it", "write DRATIO 1% PER column", part.span)
 
 
 def _drop_ratio(cursor: Cursor) -> float:

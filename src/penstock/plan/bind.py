@@ -25,6 +25,7 @@ from penstock.language.render import default_name
 from penstock.language.tree import children, rebuild, walk
 from penstock.plan.catalog import TIME_TYPES, Catalog, Stream, did_you_mean
 from penstock.plan.specs import WindowSpec
+from penstock.schema import Field, is_groupable
 
 WINDOW_COLUMNS = ("window_start", "window_end")
 # what these names are bound to; a stream's own column of such a name is another thing
@@ -47,6 +48,7 @@ class BoundStream:
     window: WindowSpec | None
     event_time: str | None
     drop_ratio: float | None
+    drop_ratio_per: str | None  # the column that tells its sources apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +203,7 @@ def _bind_stream(ref: StreamRef, stream: Stream, aggregated: bool, scope: _Scope
     window = ref.window
     event_time = stream.event_time
     if window is not None and window.wattr is not None:
-        resolved = scope.resolve(window.wattr)
-        found = stream.schema.field(resolved.name)
+        found = _own_field(window.wattr, ref, stream, scope)
         if found is None or found.type not in TIME_TYPES:
             kind = "not a column of this stream" if found is None else f"of type {found.type}"
             raise QueryError(
@@ -227,7 +228,29 @@ def _bind_stream(ref: StreamRef, stream: Stream, aggregated: bool, scope: _Scope
                 ref.span,
             )
     ratio = None if window is None else window.drop_ratio
-    return BoundStream(stream, ref.alias or ref.name, spec, event_time, ratio)
+    per = None if window is None else _bind_per(window.drop_ratio_per, ref, stream, scope)
+    return BoundStream(stream, ref.alias or ref.name, spec, event_time, ratio, per)
+
+
+def _own_field(column: Column, ref: StreamRef, stream: Stream, scope: _Scope) -> Field | None:
+    """The field of this stream that a column in its window clause names."""
+    resolved = scope.resolve(column)
+    own = resolved.qualifier in (None, ref.alias or ref.name)
+    return stream.schema.field(resolved.name) if own else None
+
+
+def _bind_per(column: Column | None, ref: StreamRef, stream: Stream, scope: _Scope) -> str | None:
+    if column is None:
+        return None
+    found = _own_field(column, ref, stream, scope)
+    if found is None or not is_groupable(found.type):
+        kind = "not a column of this stream" if found is None else f"of type {found.type}"
+        raise QueryError(
+            f"PER {column.name} is {kind}",
+            "the source of a tuple is a column of plain values, such as an id",
+            column.span,
+        )
+    return found.name
 
 
 def _window_spec(window: Window | None) -> WindowSpec | None:

@@ -27,8 +27,11 @@ class Stream:
     event_time: str | None = None
     arrival_time: str | None = None
     options: tuple[tuple[str, OptionValue], ...] = ()  # of the source
-    estimator: str | None = None  # how its disorder is judged; None: max, exact in bounded runs
-    slack_us: int | None = None  # of estimator fixed
+    estimator: str | None = None  # how its disorder is judged; None: by the query's drop ratio
+    slack_us: int | None = None  # of estimator fixed: this or slack_tuples
+    slack_tuples: int | None = None
+    idle_us: int | None = None  # without a tuple for so long, the engine's clock stands for them
+    trust_us: int = 86_400_000_000  # times further than this from the stream's clock move nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,10 @@ def companion(owner: Stream, kind: str) -> Stream:
             Field("_lateness_ms", "bigint"),
             Field("_query", "string"),
             Field("_punctuation", "timestamp"),
+            Field("_missed", "bigint"),
+            Field("_first_missed", "timestamp"),
+            Field("_last_missed", "timestamp"),
+            Field("_lost", "boolean"),
         )
         schema = Schema((*owner.schema.fields, *extra))
         return Stream(f"{owner.name}.late", schema, "companion", owner.event_time)

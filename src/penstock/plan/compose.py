@@ -20,7 +20,7 @@ from penstock.plan.bind import BoundQuery
 from penstock.plan.failing import cannot_fail
 from penstock.plan.predicates import Predicate, analyse
 from penstock.plan.specs import Attribute, Composition, Output, Partial, Term, WindowSpec
-from penstock.schema import arrow_type
+from penstock.schema import is_groupable
 
 # Spark's type of an SQL expression over the stream's columns; raises QueryError if it has none.
 TypeOf = Callable[[str], str]
@@ -48,6 +48,7 @@ def compose(query: BoundQuery, type_of: TypeOf) -> Composed:
     if not query.aggregated:
         return Composed(_selection(query, predicate, types), predicate.terms, None)
     plan = _preaggregated(query, deriver, types) or _raw(query)
+    per = query.source.drop_ratio_per
     composition = Composition(
         kind="window",
         stream=query.source.stream.name,
@@ -63,6 +64,8 @@ def compose(query: BoundQuery, type_of: TypeOf) -> Composed:
         having=plan.having,
         preaggregated=bool(plan.partials),
         drop_ratio=query.source.drop_ratio,
+        per=per,
+        apart=per is not None and Column(per) in query.keys,
     )
     return Composed(composition, predicate.terms, query.source.window)
 
@@ -137,7 +140,7 @@ def _preaggregated(
 ) -> _WindowPlan | None:
     """The plan with partial aggregates, or None if some aggregate or key cannot be had that way."""
     keys = [deriver.attribute(k) for k in query.keys]
-    if any(k is None or not _is_groupable(k.type) for k in keys):
+    if any(k is None or not is_groupable(k.type) for k in keys):
         return None
     calls: list[Aggregate] = []
     for expr in _expressions(query):
@@ -210,13 +213,6 @@ def _partial_names(
             partials[known] = type_
         names.append(known.name)
     return names
-
-
-def _is_groupable(type_: str) -> bool:
-    try:
-        return not type_.startswith("array") and arrow_type(type_) is not None
-    except KeyError:
-        return False
 
 
 def _over_results(expr: Expr, keys: tuple[Expr, ...], calls: list[Aggregate]) -> str | None:

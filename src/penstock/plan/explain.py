@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from penstock.language.render import render
 from penstock.plan.bind import BoundQuery
+from penstock.plan.catalog import Stream
 from penstock.plan.compose import Composed
-from penstock.plan.specs import Interval, Term, ValueSet
+from penstock.plan.disorder import BY_RATIO, chosen_estimator
+from penstock.plan.specs import Composition, Interval, Term, ValueSet
 from penstock.schema import Schema
 
 
@@ -61,19 +63,41 @@ def _window_lines(query: BoundQuery, composed: Composed) -> list[str]:
     else:
         shipped = ", ".join(composition.shipped)
         lines.append(f"partials  none: Spark aggregates the rows themselves ({shipped})")
-    stream = query.source.stream
-    if stream.estimator == "fixed" and stream.slack_us is not None:
-        lines.append(
-            f"disorder  fixed: windows close {duration(stream.slack_us)} behind the latest"
-        )
-    else:
-        lines.append("disorder  max: windows close behind the largest delay seen")
-    if composition.drop_ratio is not None:
-        lines.append(
-            f"          DRATIO {composition.drop_ratio:.4%} is kept, but not yet spent: the"
-            " estimator for it is not there; max loses less and waits longer"
-        )
-    return lines
+    return lines + _disorder_lines(query.source.stream, composition)
+
+
+def _disorder_lines(stream: Stream, composition: Composition) -> list[str]:
+    asked, ratio = stream.estimator, composition.drop_ratio
+    share = None if ratio is None else f"{ratio * 100:.10g}%"
+    chosen = chosen_estimator(asked, ratio)
+    match chosen:
+        case "fixed":
+            how = f"windows close {_slack(stream)} behind the latest"
+        case "normal":
+            how = (
+                f"at most {share} of the tuples may come too late; the delay adapts, as for delays"
+                " of a normal distribution"
+            )
+        case "quantile":
+            how = f"at most {share} of the tuples may come too late; the delay adapts"
+        case _:
+            how = "windows close behind the largest delay seen"
+    lines = [f"{chosen}: {how}"]
+    if asked in BY_RATIO and ratio is None:
+        lines.append(f"the stream's estimator {asked} needs a DRATIO; without one max runs")
+    if ratio is not None and chosen not in BY_RATIO:
+        lines.append(f"DRATIO {share} is only watched: the stream's estimator {chosen} decides")
+    if composition.per is not None:
+        apart = f"each {composition.per}'s windows close on their own"
+        mixed = "windows mix sources and wait for the slowest"
+        lines.append(f"per {composition.per}: {apart if composition.apart else mixed}")
+    return [f"{'' if n else 'disorder':10}{line}" for n, line in enumerate(lines)]
+
+
+def _slack(stream: Stream) -> str:
+    if stream.slack_tuples is not None:
+        return f"{stream.slack_tuples} tuple{'' if stream.slack_tuples == 1 else 's'}"
+    return duration(stream.slack_us) if stream.slack_us else "0 seconds"
 
 
 def explain_terms(terms: tuple[Term, ...], derived: dict[str, str]) -> str:

@@ -97,7 +97,10 @@ class Composition:
     A SELECT ring ships columns and projects `outputs` over them. A WINDOW ring either pre-
     aggregates (`partials`; `keys` are attribute names, seen as __k0…; `outputs` and `having` speak
     of __k and of the `aggregates` __a0…), or ships rows once per window and leaves all the rest to
-    Spark (`keys`, `outputs` and `having` are SQL over the shipped columns).
+    Spark (`keys`, `outputs` and `having` are SQL over the shipped columns). `per` is the stream
+    column that tells the sources of tuples apart: the drop ratio is promised to each. If it is
+    itself a key, each source's windows close on their own (`apart`; it is then one of `keys`, or
+    shipped); else windows mix sources and wait for the slowest.
     """
 
     kind: OneOf["select", "window"]
@@ -114,6 +117,8 @@ class Composition:
     having: str | None = None
     preaggregated: bool = False
     drop_ratio: float | None = None
+    per: str | None = None
+    apart: bool = False
 
     @property
     def derived_names(self) -> dict[str, str]:

@@ -8,6 +8,14 @@ SELECT max(t) FROM s AS a [ dratio .5 % -- ]
   wattr a.ts /* ] */ slide 1 millisecond
   range 0.5 SECONDS]
 
+-- ok: a drop ratio per source, among other parts
+-- is: SELECT max(t) FROM s AS a [RANGE 60000000 MICROSECONDS WATTR ts DRATIO 1.000000% PER a.id]
+SELECT max(t) FROM s a [DRATIO 1% PER a.id WATTR ts RANGE 1 MINUTE]
+
+-- ok: a source named by any name
+-- is: SELECT max(t) FROM s [RANGE 1000000 MICROSECONDS WATTR per DRATIO 1.000000% PER per], t [unbounded DRATIO 2.000000% PER a b]
+SELECT max(t) FROM s [RANGE 1 SECOND WATTR per dratio 1% per per], t [DRATIO 2% PER `a b`]
+
 -- ok: lengths as strings
 -- is: SELECT a FROM s [RANGE 5400000000 MICROSECONDS SLIDE 604800000000 MICROSECONDS]
 SELECT a FROM s [RANGE '1 hour 30 minutes' SLIDE '1 week']
@@ -92,6 +100,34 @@ SELECT a FROM s [DRATIO -1%]
 
 -- fail 1:25: needs its %
 SELECT a FROM s [DRATIO 0.01]
+
+-- fail 1:33: PER needs a DRATIO before it
+SELECT a FROM s [RANGE 1 MINUTE PER id]
+
+-- fail 1:18: PER needs a DRATIO before it
+SELECT a FROM s [PER id DRATIO 1%]
+
+-- fail 2:9: PER needs a DRATIO before it
+SELECT a FROM s [DRATIO 1%
+  NOW   PER id]
+
+-- fail 1:35: PER is given twice
+SELECT a FROM s [DRATIO 1% PER id PER room]
+
+-- fail 1:35: DRATIO is given twice
+SELECT a FROM s [DRATIO 1% PER id DRATIO 2% PER id]
+
+-- fail 1:31: expected a column after PER, found the end
+SELECT a FROM s [DRATIO 1% PER]
+
+-- fail 1:32: expected a column after PER, found 5
+SELECT a FROM s [DRATIO 1% PER 5]
+
+-- fail 1:28: did you mean PER?
+SELECT a FROM s [DRATIO 1% PERR id]
+
+-- fail 1:34: found ,
+SELECT a FROM s [DRATIO 1% PER id, room]
 
 -- fail 1:17: this window is empty
 SELECT a FROM s []

@@ -42,6 +42,14 @@ SELECT room, avg(temp) AS t FROM Sensors [RANGE 1 SECOND] GROUP BY room HAVING t
 -- is: count(*) AS n FROM Sensors [1000000 / 1000000 on arrived]
 SELECT count(*) AS n FROM Sensors [RANGE 1 SECOND WATTR ARRIVED]
 
+-- ok: a drop ratio per source, named in any spelling
+-- is: count(*) AS n FROM Sensors [1000000 / 1000000 on ts per room]
+SELECT count(*) AS n FROM Sensors S [RANGE 1 SECOND DRATIO 1% PER s.ROOM]
+
+-- ok: in a join the sources are those of the stream itself
+-- is: S.room AS room, D.open AS open FROM Sensors, Doors WHERE S.id = D.id
+SELECT room, D.open FROM Sensors S [NOW DRATIO 1% PER S.id], Doors D [NOW DRATIO 1% PER open] WHERE S.id = D.id
+
 -- ok: a grouping expression inside a larger one
 -- is: (hour(ts) + 1) AS h, count(*) AS n FROM Sensors [1000000 / 1000000 on ts] GROUP BY hour(ts)
 SELECT hour(ts) + 1 AS h, count(*) AS n FROM Sensors [RANGE 1 SECOND] GROUP BY hour(ts)
@@ -120,6 +128,27 @@ SELECT count(*) FROM Sensors [RANGE 1 MINUTE WATTR room]
 
 -- fail 1:52: column time not found in Sensors
 SELECT count(*) FROM Sensors [RANGE 1 MINUTE WATTR time]
+
+-- fail 1:60: column rom not found in Sensors. did you mean room?
+SELECT count(*) FROM Sensors [RANGE 1 MINUTE DRATIO 1% PER rom]
+
+-- fail 1:59: PER tags is of type array<string>. the source of a tuple is a column of plain values
+SELECT count(*) FROM Tagged [RANGE 1 MINUTE DRATIO 1% PER tags]
+
+-- fail 1:59: PER more is of type map<string,int>. the source of a tuple is a column of plain values
+SELECT count(*) FROM Tagged [RANGE 1 MINUTE DRATIO 1% PER more]
+
+-- fail 1:60: PER window_end is not a column of this stream
+SELECT count(*) FROM Sensors [RANGE 1 MINUTE DRATIO 1% PER window_end]
+
+-- fail 1:47: PER open is not a column of this stream
+SELECT S.id FROM Sensors S [NOW DRATIO 1% PER D.open], Doors D [NOW] WHERE S.id = D.id
+
+-- fail 1:39: WATTR at is not a column of this stream
+SELECT S.id FROM Sensors S [NOW WATTR D.at], Doors D [NOW] WHERE S.id = D.id
+
+-- fail 1:43: column sensor not found in Sensors
+SELECT id FROM Sensors [NOW DRATIO 1% PER sensor]
 
 -- fail 1:28: max is an aggregate and cannot stand in WHERE. filter groups with HAVING
 SELECT id FROM Doors WHERE max(id) > 1

@@ -21,6 +21,14 @@ SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE WATTR ts]
 SELECT id FROM Sensors WHERE id + 1 > 5;
 SELECT id FROM Sensors WHERE id + 1 < 100
 
+-- share: the same drop ratio per source in other windows
+SELECT room, count(*) AS n FROM Sensors [RANGE 1 MINUTE DRATIO 1% PER id] GROUP BY room;
+SELECT room, count(*) AS n FROM Sensors S [DRATIO 1.0 % PER S.ID NOW] WHERE temp > 3 GROUP BY room
+
+-- share: a selection has no use for a drop ratio
+SELECT id FROM Sensors;
+SELECT id FROM Sensors [DRATIO 1% PER room]
+
 -- share: count of a constant counts rows
 SELECT count(1) AS n FROM Sensors [RANGE 1 MINUTE];
 SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE]
@@ -49,7 +57,9 @@ SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE] GROUP BY id;
 SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE] HAVING count(*) > 1;
 SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE WATTR arrived];
 SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE DRATIO 1%];
-SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE DRATIO 2%]
+SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE DRATIO 2%];
+SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE DRATIO 2% PER id];
+SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE DRATIO 2% PER room]
 
 -- partial: every aggregate can be put together from parts
 SELECT room, count(*) AS n, sum(temp) AS s, avg(id) AS a, min(hum) AS l, stddev(temp) AS d FROM Sensors [RANGE 1 MINUTE] GROUP BY room;

@@ -1,0 +1,124 @@
+"""EXPLAIN of disorder: what will run, and why not what was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.plan.streams import bound
+
+from penstock.plan.compose import compose
+from penstock.plan.disorder import ESTIMATORS, chosen_estimator
+from penstock.plan.explain import explain_query
+from penstock.schema import Schema
+
+
+def disorder(ratio: str, group_by: str = "room", **settings: Any) -> list[str]:
+    """The lines on disorder of a query with this DRATIO on a stream with these settings."""
+    [query] = bound(
+        f"SELECT {group_by}, count(*) AS n FROM Sensors [NOW {ratio}] GROUP BY {group_by}"
+    )
+    source = replace(query.source, stream=replace(query.source.stream, **settings))
+    query = replace(query, inputs=(source,))
+    text = explain_query(query, compose(query, str), Schema.of("n BIGINT"), True, None)
+    lines = text.splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("disorder"))
+    last = next(n for n, line in enumerate(lines) if line.startswith("outputs"))
+    assert all(line.startswith(" " * 10) for line in lines[first + 1 : last])
+    return [line[10:] for line in lines[first:last]]
+
+
+@pytest.mark.parametrize("ratio", [None, 0.01])
+@pytest.mark.parametrize("estimator", [None, *ESTIMATORS])
+def test_the_stream_goes_first_and_ratios_need_no_estimator(
+    estimator: str | None, ratio: float | None
+) -> None:
+    expected = {
+        (None, None): "max",
+        ("normal", None): "max",
+        ("quantile", None): "max",
+        (None, 0.01): "quantile",
+    }
+    assert chosen_estimator(estimator, ratio) == expected.get((estimator, ratio), estimator)
+
+
+MAX = "max: windows close behind the largest delay seen"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "settings", "lines"),
+    [
+        ("", {}, [MAX]),
+        ("", {"estimator": "max"}, [MAX]),
+        (
+            "",
+            {"estimator": "fixed", "slack_us": 5_000_000},
+            ["fixed: windows close 5 seconds behind the latest"],
+        ),
+        (
+            "",
+            {"estimator": "fixed", "slack_us": 0},
+            ["fixed: windows close 0 seconds behind the latest"],
+        ),
+        (
+            "",
+            {"estimator": "fixed", "slack_tuples": 1000},
+            ["fixed: windows close 1000 tuples behind the latest"],
+        ),
+        (
+            "",
+            {"estimator": "fixed", "slack_tuples": 1},
+            ["fixed: windows close 1 tuple behind the latest"],
+        ),
+        (
+            "",
+            {"estimator": "quantile"},
+            [MAX, "the stream's estimator quantile needs a DRATIO; without one max runs"],
+        ),
+        (
+            "DRATIO 1%",
+            {},
+            ["quantile: at most 1% of the tuples may come too late; the delay adapts"],
+        ),
+        (
+            "DRATIO 7%",
+            {"estimator": "quantile"},
+            ["quantile: at most 7% of the tuples may come too late; the delay adapts"],
+        ),
+        (
+            "DRATIO .05%",
+            {"estimator": "normal"},
+            [
+                "normal: at most 0.05% of the tuples may come too late; the delay adapts, as for"
+                " delays of a normal distribution"
+            ],
+        ),
+        (
+            "DRATIO 1%",
+            {"estimator": "max"},
+            [MAX, "DRATIO 1% is only watched: the stream's estimator max decides"],
+        ),
+        (
+            "DRATIO 1%",
+            {"estimator": "fixed", "slack_tuples": 2},
+            [
+                "fixed: windows close 2 tuples behind the latest",
+                "DRATIO 1% is only watched: the stream's estimator fixed decides",
+            ],
+        ),
+    ],
+)
+def test_explain_says_which_estimator_runs(
+    ratio: str, settings: dict[str, Any], lines: list[str]
+) -> None:
+    assert disorder(ratio, **settings) == lines
+
+
+def test_explain_says_whether_sources_wait_for_each_other() -> None:
+    assert disorder("DRATIO 1% PER room")[1:] == [
+        "per room: each room's windows close on their own"
+    ]
+    mixed = "per room: windows mix sources and wait for the slowest"
+    assert disorder("DRATIO 1% PER room", group_by="id")[1:] == [mixed]
+    assert disorder("DRATIO 1% PER room", group_by="id", estimator="max")[2:] == [mixed]
