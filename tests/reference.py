@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from penstock.plan.specs import Constant, Partial, SlotSpec, Term, ValueSet
@@ -69,22 +70,26 @@ def expand(
     slots: Sequence[SlotSpec],
     matched: Sequence[Sequence[int]],
     times: Sequence[int | None],
-    closed_us: int,
-) -> tuple[list[tuple[int, int, int]], list[int], list[bool]]:
-    """(row, slot position, window end) to report; late rows by slot; rows late for some slot."""
-    found, late_by_slot, late_rows = [], [0] * len(slots), [False] * len(times)
+    closings: Sequence[int],
+) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int, int, int, bool]]]:
+    """(row, slot position, window end) to report under each row's punctuation, and late pairs:
+
+    (row, slot position, first and last missed window end, how many are missed, whether all are).
+    """
+    found, late = [], []
     for row, time in enumerate(times):
         for position in matched[row] if time is not None else ():
             slot = slots[position]
             range_us = slot.window.range_us
-            ends = window_ends(time, range_us, slot.window.slide_us)
-            if ends and all(end <= closed_us for end in ends):
-                late_by_slot[position] += 1
-                late_rows[row] = True
-            for end in ends:
-                if end > closed_us and (slot.from_us is None or end - range_us >= slot.from_us):
-                    found.append((row, position, end))
-    return found, late_by_slot, late_rows
+            ends = [
+                end
+                for end in window_ends(time, range_us, slot.window.slide_us)
+                if slot.from_us is None or end - range_us >= slot.from_us
+            ]
+            found += [(row, position, end) for end in ends if end > closings[row]]
+            if missed := [end for end in ends if end <= closings[row]]:
+                late.append((row, position, missed[0], missed[-1], len(missed), missed == ends))
+    return found, late
 
 
 def group_key(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -99,11 +104,11 @@ def preaggregate(
     times: Sequence[int | None],
     keys: Sequence[str],
     partials: Sequence[Partial],
-    closed_us: int,
+    closings: Sequence[int],
 ) -> dict[tuple[int, int, tuple[Any, ...]], list[Any]]:
     """Partial values by (slot number, window end, group)."""
     members: dict[tuple[int, int, tuple[Any, ...]], list[Row]] = {}
-    for row, position, end in expand(slots, matched, times, closed_us)[0]:
+    for row, position, end in expand(slots, matched, times, closings)[0]:
         group = group_key([rows[row][k] for k in keys])
         members.setdefault((slots[position].slot, end, group), []).append(rows[row])
     return {
@@ -152,13 +157,105 @@ def moments(values: Sequence[int | float]) -> tuple[int, Fraction, Fraction] | t
     return len(values), mean, sum(((Fraction(v) - mean) ** 2 for v in values), Fraction(0))
 
 
+def first_clock(times: Sequence[int], trust: int) -> int | None:
+    """The first of the first thousand times that lies within trust of their (upper) median."""
+    some = times[:1000]
+    middle = sorted(some)[len(some) // 2] if some else 0
+    return next((t for t in some if abs(t - middle) <= trust), None)
+
+
 def disorder_facts(
-    times: Sequence[int], arrivals: Sequence[int] | None, previous_max_us: int | None
-) -> tuple[int, int | None, int | None, int | None]:
-    """Rows, largest event time, largest arrival time, largest delay."""
-    delays, seen = [], previous_max_us
-    for i, time in enumerate(times):
-        seen = time if seen is None else max(seen, time)
-        delays.append((seen if arrivals is None else arrivals[i]) - time)
-    latest = None if arrivals is None else max(arrivals, default=None)
-    return len(times), max(times, default=None), latest, max(delays, default=None)
+    rows: Sequence[tuple[int | None, int | None]],
+    has_arrival: bool,
+    clock: int | None,
+    trust: int,
+    closings: Sequence[int],
+    convinced: int,
+) -> dict[str, Any]:
+    """rows: event and arrival time, None where there is none; None for times not known."""
+    timed = [
+        (time, arrival if has_arrival else time, closed)
+        for (time, arrival), closed in zip(rows, closings, strict=True)
+        if time is not None
+    ]
+    nows = [now for _, now, _ in timed if now is not None]
+    if clock is None:
+        clock = first_clock(nows, trust)
+    facts: dict[str, Any] = {
+        "rows": len(timed),
+        "untimed": len(rows) - len(timed),
+        "first_clock": clock,
+        "furthest": max(nows, default=None),
+        "last_event": max((time for time, _, _ in timed), default=None),
+        "ahead": 0,
+        "behind": 0,
+    }
+    plausible: list[tuple[int, int, bool]] = []
+    refused = 0
+    for time, now, closed in timed:
+        believed = True
+        if now is not None and clock is not None:
+            if now > clock + trust and refused + 1 < convinced:
+                believed = False
+                refused += 1
+            else:
+                clock = max(clock, now)
+                refused = 0
+        if not believed or clock is None or time > clock + trust:
+            facts["ahead"] += 1
+        elif time < clock - trust:
+            facts["behind"] += 1
+        else:
+            plausible.append((time, max(clock - time, 0), time < closed))
+    latest = max((time for time, _, _ in plausible), default=None)
+    return facts | {
+        "clock": clock,
+        "event": latest,
+        "below": sum(below for _, _, below in plausible),
+        "delays": [delay for _, delay, _ in plausible],
+        "newest": sorted(
+            (time for time, _, _ in timed if latest is not None and time <= latest), reverse=True
+        ),
+    }
+
+
+def share_above(counts: Mapping[tuple[float, float], float], delay: float) -> Fraction:
+    """The share of tuples above a delay, if those of each (from, to) are spread evenly over it."""
+    total = above = Fraction(0)
+    for (low, high), count in counts.items():
+        part = (Fraction(high) - Fraction(delay)) / (Fraction(high) - Fraction(low))
+        above += Fraction(count) * min(max(part, Fraction(0)), Fraction(1))
+        total += Fraction(count)
+    return above / total if total else Fraction(0)
+
+
+def mean_share_above(
+    counts: Mapping[tuple[float, float], float], delay: float, spread: float
+) -> Fraction:
+    """The mean of the share over delays from one to `spread` above it.
+
+    Between the edges of buckets the share is a straight line: its middle is its mean.
+    """
+    if spread < 1:
+        return share_above(counts, delay)
+    inside = {edge for edges in counts for edge in edges if delay < edge < delay + spread}
+    cuts = [delay, *sorted(inside), delay + spread]
+    area = sum(
+        share_above(counts, (Fraction(a) + Fraction(b)) / 2) * (Fraction(b) - Fraction(a))
+        for a, b in pairwise(cuts)
+    )
+    return area / (Fraction(cuts[-1]) - Fraction(cuts[0]))
+
+
+def delay_for(counts: Mapping[tuple[float, float], float], ratio: float, spread: float) -> float:
+    """The smallest delay with a mean share of at most `ratio` above it, by halving."""
+    if mean_share_above(counts, 0, spread) <= ratio:
+        return 0.0
+    low, high = 0.0, max(high for _, high in counts)
+    for _ in range(60):
+        middle = (low + high) / 2
+        if mean_share_above(counts, middle, spread) > ratio:
+            low = middle
+        else:
+            high = middle
+    return high

@@ -90,6 +90,18 @@ def arrow_type(type_: str) -> pa.DataType:
     return _ARROW[type_]
 
 
+def is_groupable(type_: str) -> bool:
+    """Whether values of a type can be the keys of groups.
+
+    >>> is_groupable("string"), is_groupable("array<int>"), is_groupable("map<int,int>")
+    (True, False, False)
+    """
+    try:
+        return not pa.types.is_list(arrow_type(type_))
+    except KeyError:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     name: str

@@ -90,7 +90,12 @@ def answers(engine: Engine, out: Path) -> dict[str, dict[str, Any]]:
         columns = [_plain(column) for column in table.columns]
         rows = sorted([list(row) for row in zip(*columns, strict=True)])
         status = query.status
-        found[name] = {"rows": rows, "counted": status.rows, "late": status.late}
+        found[name] = {
+            "rows": rows,
+            "counted": status.rows,
+            "late": status.late,
+            "lost": status.lost,
+        }
     return found
 
 
@@ -101,13 +106,14 @@ def _plain(column: pa.ChunkedArray) -> list[int]:
 def expected_answers(files: Rows) -> dict[str, dict[str, Any]]:
     selected = sorted([k, v, ts] for rows in files for k, v, ts in rows if v > 50 and k != 3)
     windows: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
-    late, closed_us, latest_us = 0, None, None
+    late, lost, closed_us, latest_us = 0, 0, None, None
     for rows in files:
         for k, v, ts in rows:
             ends = window_ends(ts, RANGE_US, SLIDE_US)
             open_ends = [e for e in ends if closed_us is None or e > closed_us]
             if v > 5:
-                late += not open_ends
+                late += len(open_ends) < len(ends)
+                lost += not open_ends
                 for end in open_ends:
                     windows[end, k].update(n=1, total=v)
         latest_us = max([ts for _, _, ts in rows] + ([] if latest_us is None else [latest_us]))
@@ -115,6 +121,6 @@ def expected_answers(files: Rows) -> dict[str, dict[str, Any]]:
     reported = sorted(
         [end - RANGE_US, end, k, sums["n"], sums["total"]] for (end, k), sums in windows.items()
     )
-    of_selection = {"rows": selected, "counted": len(selected), "late": 0}
-    of_window = {"rows": reported, "counted": len(reported), "late": late}
+    of_selection = {"rows": selected, "counted": len(selected), "late": 0, "lost": 0}
+    of_window = {"rows": reported, "counted": len(reported), "late": late, "lost": lost}
     return {name: of_window if "windows" in name else of_selection for name in QUERIES}

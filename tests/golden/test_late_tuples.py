@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from penstock import Engine, Query
@@ -50,11 +51,8 @@ def test_a_fixed_slack_makes_exactly_those_tuples_late_that_come_after_it(
         assert counts(tumble) == {10: 1, 20: 1}
         stream.push(tuples(22, 14, 27, 19))  # 14 and 19 are too late for every window of theirs
         engine.await_idle()
-        assert {q.name: q.status.late for q in (hop, tumble, some)} == {
-            "hop": 2,
-            "tumble": 2,
-            "some": 1,
-        }
+        counted = {q.name: (q.status.late, q.status.lost) for q in (hop, tumble, some)}
+        assert counted == {"hop": (3, 2), "tumble": (2, 2), "some": (1, 1)}
         stream.push(tuples(100))
         engine.await_idle()
         # 22 is late for the window that ends at 25, and still counts in the one that ends at 30
@@ -68,8 +66,60 @@ def test_a_fixed_slack_makes_exactly_those_tuples_late_that_come_after_it(
             (19, "hop", 9_000),
             (19, "some", 9_000),
             (19, "tumble", 9_000),
+            (22, "hop", 6_000),
         ]
         assert {r["_punctuation"].timestamp() for r in late.results().to_pylist()} == {28.0}
+
+
+def test_a_tuple_that_misses_some_of_its_windows_is_in_the_others_and_says_so(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with quick_engine(spark) as engine:
+        stream = scripted(engine, tmp_path, slack="0 seconds")
+        window = "[RANGE 50 SECONDS SLIDE 10 SECONDS]"
+        with engine.together():
+            number = engine.register(f"SELECT count(*) AS n FROM S {window}", "number")
+            listed = engine.register(f"SELECT collect_list(id) AS ids FROM S {window}", "listed")
+            late = engine.register("SELECT * FROM S.late", "late")
+        stream.push(tuples(125))
+        engine.await_idle()
+        stream.push(tuples(101))  # of the windows that end at 110 … 150, two are closed
+        stream.push(tuples(300))
+        engine.await_idle()
+        assert counts(number) == {130: 2, 140: 2, 150: 2, 160: 1, 170: 1}
+        ids = {int(r["window_end"].timestamp()): r["ids"] for r in listed.results().to_pylist()}
+        assert {end for end, found in ids.items() if 101 in found} == {130, 140, 150}
+        for query in (number, listed):
+            assert (query.status.late, query.status.lost) == (1, 0)
+        answer = engine.execute("SHOW QUERIES")[0]
+        shown = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+        assert [(q["late"], q["lost"]) for q in shown] == [(1, 0), (1, 0), (0, 0)]
+        kept = sorted(late.results().to_pylist(), key=lambda r: r["_query"])
+        assert [(r["id"], r["_query"], r["_lateness_ms"]) for r in kept] == [
+            (101, "listed", 24_000),
+            (101, "number", 24_000),
+        ]
+        for row in kept:
+            assert row["_punctuation"].timestamp() == 125
+            assert (row["_missed"], row["_lost"]) == (2, False)
+            assert row["_first_missed"].timestamp() == 110
+            assert row["_last_missed"].timestamp() == 120
+
+
+def test_late_tuples_kept_without_what_they_missed_are_read_with_nulls(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with quick_engine(spark) as engine:
+        scripted(engine, tmp_path, slack="5 seconds")
+        path = engine.workspace.companion("S", "late") / "ring-000000000001.arrow"
+        path.parent.mkdir(parents=True)
+        table = pa.table({"id": [3], "_lateness_ms": [7], "_query": ["q"]})
+        with pa.OSFile(str(path), "wb") as out, pa.ipc.new_file(out, table.schema) as writer:
+            writer.write_table(table)
+        columns = "id, _lateness_ms, _query, _missed, _first_missed, _last_missed, _lost"
+        late = engine.register(f"SELECT {columns} FROM S.late")
+        engine.await_idle()
+        assert [list(r.values()) for r in late.results().to_pylist()] == [[3, 7, "q"] + [None] * 4]
 
 
 def test_the_largest_delay_seen_holds_the_punctuation_back(

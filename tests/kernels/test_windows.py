@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from tests import reference
 from tests.kernels.batches import TYPES, batches, from_arrow
 
+from penstock.control.punctuation import NEVER_US
 from penstock.errors import PenstockError
 from penstock.kernels.partials import partial_type, supported
 from penstock.kernels.selection import Matches
@@ -31,25 +33,34 @@ def to_matches(matched: list[list[int]], slot_count: int) -> Matches:
     return Matches(slot_count, offsets, slots, 0)
 
 
+# far from zero, where sums of times and windows still fit
+origins = st.sampled_from([0, -(2**57), 2**57 + 1])
+
+
 @st.composite
-def window_slots(draw: st.DrawFn) -> list[SlotSpec]:
-    times = st.integers(1, 12)
+def window_slots(draw: st.DrawFn, origin: int = 0) -> list[SlotSpec]:
+    ranges, slides = st.integers(1, 24), st.integers(1, 12)
     return [
         SlotSpec(
             100 + i,
             EVER,
-            WindowSpec(draw(times), draw(times)),
-            draw(st.none() | st.integers(-9, 9)),
+            WindowSpec(draw(ranges), draw(slides)),
+            draw(st.none() | st.integers(origin - 20, origin + 20)),
         )
-        for i in range(draw(st.integers(0, 4)))
+        for i in range(draw(st.sampled_from([2, 1, 0, 3, 4])))
     ]
 
 
 @st.composite
-def streams(draw: st.DrawFn, count: int, slot_count: int) -> tuple[list[Any], list[list[int]]]:
+def streams(
+    draw: st.DrawFn, count: int, slot_count: int, origin: int = 0
+) -> tuple[list[Any], list[list[int]]]:
     """Event times, some missing, and the slots of each row."""
-    times = st.none() | st.integers(-30, 30)
-    members = st.sets(st.integers(0, slot_count - 1)) if slot_count else st.just(set())
+    near = st.integers(origin - 20, origin + 20)
+    times = st.one_of(near, near, near, st.none())
+    everywhere = st.just(set(range(slot_count)))
+    some = st.sets(st.integers(0, slot_count - 1)) if slot_count else everywhere
+    members = st.one_of(everywhere, everywhere, some)
     return (
         draw(st.lists(times, min_size=count, max_size=count)),
         [sorted(s) for s in draw(st.lists(members, min_size=count, max_size=count))],
@@ -61,29 +72,46 @@ def as_arrays(times: list[int | None]) -> tuple[np.ndarray, np.ndarray]:
     return np.array([10**15 if t is None else t for t in times], np.int64), mask
 
 
-closings = st.integers(-40, 40) | st.sampled_from([-(2**63), 2**63 - 1])
+EXTREMES = (-(2**63), NEVER_US, -(2**61), 0, 2**61, 2**62, 2**63 - 1)
 
 
-def assert_same_late(found: WindowRows, late_by_slot: list[int], late_rows: list[bool]) -> None:
-    assert found.late_by_slot.tolist() == late_by_slot
-    assert found.late_rows.tolist() == late_rows
+@st.composite
+def closings_by(
+    draw: st.DrawFn, groups: Sequence[Hashable], origin: int = 0
+) -> tuple[int | np.ndarray, list[int]]:
+    """Punctuations as the kernels take them, one or one per row, and one per row."""
+    near = st.integers(origin - 30, origin + 40)
+    closings = st.one_of(near, near, st.sampled_from(EXTREMES))
+    if draw(st.booleans()):
+        closed_us = draw(closings)
+        return closed_us, [closed_us] * len(groups)
+    of_group = {group: draw(closings) for group in dict.fromkeys(groups)}
+    each = [of_group[group] for group in groups]
+    return np.array(each, np.int64), each
+
+
+def late_pairs(found: WindowRows) -> list[tuple[Any, ...]]:
+    late = found.late
+    columns = (late.rows, late.positions, late.first_us, late.last_us, late.missed, late.lost)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_expanded_rows_agree_with_their_twin(data: st.DataObject) -> None:
-    slots = data.draw(window_slots())
+    origin = data.draw(origins)
+    slots = data.draw(window_slots(origin))
     batch, rows = data.draw(batches({"a": "string"}))
-    times, matched = data.draw(streams(len(rows), len(slots)))
-    closed_us = data.draw(closings)
+    times, matched = data.draw(streams(len(rows), len(slots), origin))
+    closed_us, each_closed_us = data.draw(closings_by(range(len(rows)), origin))
     ts_us, mask = as_arrays(times)
     found = expand(batch, to_matches(matched, len(slots)), slots, ts_us, closed_us, ["a"], mask)
-    expected, late_by_slot, late_rows = reference.expand(slots, matched, times, closed_us)
+    expected, late = reference.expand(slots, matched, times, each_closed_us)
     assert found.batch.schema.names == ["slot", "window_end_us", "a"]
     assert list(zip(*(c.to_pylist() for c in found.batch.columns), strict=True)) == [
         (slots[position].slot, end, rows[row]["a"]) for row, position, end in expected
     ]
-    assert_same_late(found, late_by_slot, late_rows)
+    assert late_pairs(found) == late
 
 
 @settings(max_examples=300, deadline=None)
@@ -99,22 +127,46 @@ def test_partials_agree_with_their_twin_on_every_type(data: st.DataObject) -> No
     ]
     partials = data.draw(st.lists(st.sampled_from(possible), unique=True, max_size=5))
     keys = data.draw(st.lists(st.sampled_from(sorted(types)), unique=True, max_size=2))
-    slots = data.draw(window_slots())
+    origin = data.draw(origins)
+    slots = data.draw(window_slots(origin))
     batch, rows = data.draw(batches(types))
-    times, matched = data.draw(streams(len(rows), len(slots)))
-    closed_us = data.draw(closings)
+    times, matched = data.draw(streams(len(rows), len(slots), origin))
+    groups = [reference.group_key([row[k] for k in keys]) for row in rows]
+    closed_us, each_closed_us = data.draw(closings_by(groups, origin))
     ts_us, mask = as_arrays(times)
     found = preaggregate(
         batch, to_matches(matched, len(slots)), slots, ts_us, keys, partials, types, closed_us, mask
     )
     cells = read_cells(found.batch, keys, partials, types)
-    expected = reference.preaggregate(slots, matched, rows, times, keys, partials, closed_us)
+    expected = reference.preaggregate(slots, matched, rows, times, keys, partials, each_closed_us)
     assert cells.keys() == expected.keys()
     for cell, its_rows in cells.items():
         assert len(its_rows) == 1 or any(p.kind == "sum" for p in partials)
         for i, partial in enumerate(partials):
             check_partial(partial, [row[i] for row in its_rows], expected[cell][i], rows, types)
-    assert_same_late(found, *reference.expand(slots, matched, times, closed_us)[1:])
+    assert sorted(late_pairs(found)) == reference.expand(slots, matched, times, each_closed_us)[1]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_each_source_has_windows_of_its_own_punctuation(data: st.DataObject) -> None:
+    types = {"source": "boolean"}  # two, and NULL is a third
+    batch, rows = data.draw(batches(types))
+    slots = data.draw(window_slots())
+    times, matched = data.draw(streams(len(rows), len(slots)))
+    closed_us, each_closed_us = data.draw(closings_by([row["source"] for row in rows]))
+    ts_us, mask = as_arrays(times)
+    count = [Partial("count_star", None, "n")]
+    found = preaggregate(
+        batch, to_matches(matched, len(slots)), slots, ts_us, ["source"], count, types, closed_us,
+        mask,
+    )  # fmt: skip
+    cells = read_cells(found.batch, ["source"], count, types)
+    expected = reference.preaggregate(
+        slots, matched, rows, times, ["source"], count, each_closed_us
+    )
+    assert cells == {cell: [numbers] for cell, numbers in expected.items()}
+    assert sorted(late_pairs(found)) == reference.expand(slots, matched, times, each_closed_us)[1]
 
 
 def read_cells(
@@ -240,7 +292,50 @@ def test_a_row_in_a_gap_between_windows_is_not_late() -> None:
     batch = pa.RecordBatch.from_pydict({"x": [1, 1]})
     ts_us = np.array([1, 8], np.int64)
     found = expand(batch, to_matches([[0], [0]], 1), slots, ts_us, 10, [])
-    assert found.late_rows.tolist() == [False, True]
+    assert late_pairs(found) == [(1, 0, 10, 10, 1, True)]
+
+
+BOTH_WAYS = pytest.mark.parametrize("preaggregated", [False, True])
+
+
+def place(
+    times: list[int], slots: list[SlotSpec], closed_us: int | list[int], preaggregated: bool
+) -> tuple[list[int], list[tuple[Any, ...]]]:
+    """Window ends to report and late pairs of rows that are a group each, for every slot."""
+    batch = pa.RecordBatch.from_pydict({"k": list(range(len(times)))})
+    matches = to_matches([list(range(len(slots)))] * len(times), len(slots))
+    ts_us = np.array(times, np.int64)
+    closed = closed_us if isinstance(closed_us, int) else np.array(closed_us, np.int64)
+    if preaggregated:
+        types = {"k": "bigint"}
+        found = preaggregate(batch, matches, slots, ts_us, ["k"], [], types, closed)
+    else:
+        found = expand(batch, matches, slots, ts_us, closed, ["k"])
+    return found.batch.column("window_end_us").to_pylist(), late_pairs(found)
+
+
+@BOTH_WAYS
+def test_a_row_that_misses_some_of_its_windows_counts_in_the_others(preaggregated: bool) -> None:
+    slots = [SlotSpec(1, EVER, WindowSpec(50, 10))]
+    ends, late = place([101, 120], slots, 129, preaggregated)
+    assert ends == [130, 140, 150, 130, 140, 150, 160, 170]
+    assert late == [(0, 0, 110, 120, 2, False)]
+
+
+@BOTH_WAYS
+def test_windows_that_begin_before_the_slot_are_not_missed(preaggregated: bool) -> None:
+    slots = [SlotSpec(1, EVER, WindowSpec(50, 10), from_us) for from_us in (100, 101, 200)]
+    ends, late = place([101], slots, 150, preaggregated)
+    assert ends == []
+    assert late == [(0, 0, 150, 150, 1, True)]
+
+
+@BOTH_WAYS
+def test_each_row_is_late_by_its_own_punctuation(preaggregated: bool) -> None:
+    slots = [SlotSpec(1, EVER, WindowSpec(20, 10))]
+    ends, late = place([5, 5, 5], slots, [10, NEVER_US, 2**63 - 1], preaggregated)
+    assert ends == [20, 10, 20]
+    assert late == [(0, 0, 10, 10, 1, False), (2, 0, 10, 20, 2, True)]
 
 
 def test_thousands_of_groups_outgrow_the_first_hash_table() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.control.punctuation import NEVER_US, DelayFacts, Fixed
+from penstock.control.disorder import Disorder, Rules
+from penstock.control.punctuation import NEVER_US
+from penstock.kernels.delays import UNKNOWN_US, DelayFacts, plain
 from penstock.plan.codec import dumps, slot_from
 from penstock.plan.specs import Composition, Output, SlotSpec, Term, WindowSpec
 from penstock.runtime.epochs import EpochKeeper, Report, RingEpochs
@@ -42,7 +43,10 @@ class World:
         self.registry = Registry(path / "catalog.sqlite")
         self.kept: list[tuple[int, int]] = []
         self.keeper = EpochKeeper(
-            self.registry, lambda _, epoch, reports: self.kept.append((epoch, len(reports))), 2
+            self.registry,
+            lambda _, epoch, reports: self.kept.append((epoch, len(reports))),
+            2,
+            lambda: 0,
         )
         self.source = Items()
 
@@ -51,7 +55,7 @@ class World:
         if new:
             self.registry.add_ring(RingRow(name, "S", dumps(composition), "{}", "running", None, 0))
             self.registry.inherit_position(name, "S", event_time)
-        state = RingEpochs(name, composition, self.source, Fixed(0), hold=False)
+        state = RingEpochs(name, composition, self.source, Disorder(Rules("fixed")), hold=False)
         self.keeper.open(state)
         return state
 
@@ -60,11 +64,24 @@ class World:
         self.registry.publish(slot, dumps(SlotSpec(slot, (Term(()),), WindowSpec(10, 10))))
         return slot
 
-    def report(self, ring: str, number: int, part: int, event_us: int, late: int = 0) -> None:
-        facts = asdict(DelayFacts(1, event_us, None, 0))
+    def report(
+        self, ring: str, number: int, part: int, event_us: int, late: int = 0, lost: int = 0
+    ) -> None:
+        times = {"clock_us": event_us, "event_us": event_us, "last_event_us": event_us}
+        facts = plain(DelayFacts(1, **times))
         calls = self.keeper.calls()
         whole = {"ring": ring, "number": number, "part": part}
-        calls["report"]({**whole, "facts": facts, "late": {"1": late}, "pieces": 0}, [])
+        calls["report"](
+            {
+                **whole,
+                "facts": facts,
+                "sources": {},
+                "late": {"1": late},
+                "lost": {"1": lost},
+                "pieces": 0,
+            },
+            [],
+        )
 
 
 @pytest.fixture
@@ -97,11 +114,11 @@ def test_a_restarted_keeper_gives_the_same_answers(world: World) -> None:
     second = world.keeper.epoch("r", 2)
     again = World.__new__(World)
     again.registry, again.source, again.kept = world.registry, world.source, []
-    again.keeper = EpochKeeper(world.registry, lambda *_: None, 2)
+    again.keeper = EpochKeeper(world.registry, lambda *_: None, 2, lambda: 0)
     state = again.ring("r", new=False)
     assert again.keeper.plan("r", 0) == 1
     assert again.keeper.epoch("r", 2) == second
-    assert state.punctuation_us == 5 * SECOND
+    assert state.disorder.punctuation_us == 5 * SECOND
     assert again.keeper.plan("r", 2) == 2
 
 
@@ -111,11 +128,12 @@ def test_a_replayed_epoch_is_counted_once(world: World) -> None:
     world.source.there = ["a"]
     world.keeper.plan("r", 0)
     for _ in range(2):
-        world.report("r", 1, 0, SECOND, late=3)
-        world.report("r", 1, 0, SECOND, late=3)  # a task that was tried twice
-        world.report("r", 1, 1, 2 * SECOND, late=4)
+        world.report("r", 1, 0, SECOND, late=3, lost=1)
+        world.report("r", 1, 0, SECOND, late=3, lost=1)  # a task that was tried twice
+        world.report("r", 1, 1, 2 * SECOND, late=4, lost=2)
         world.keeper.absorb("r")
-    assert world.registry.query_by_slot(slot).late == 7
+    counted = world.registry.query_by_slot(slot)
+    assert (counted.late, counted.lost) == (7, 3)
     assert world.kept == [(1, 2)]
 
 
@@ -141,7 +159,8 @@ def test_a_new_ring_starts_where_the_others_have_counted(world: World) -> None:
     world.keeper.plan("r", 1)  # b is being read, not counted yet
     state = world.ring("late")
     assert state.consumed == {"a"}
-    assert state.facts == DelayFacts(0, 7 * SECOND, None, 0)
+    assert (state.disorder.event_us, state.disorder.rows) == (7 * SECOND, 0)
+    assert state.disorder.punctuation_us == NEVER_US
     assert world.keeper.plan("late", 0) == 1
     assert world.keeper.epoch("late", 1)["pieces"] == [["b"]]
 
@@ -153,7 +172,7 @@ def test_times_of_another_attribute_are_not_inherited(world: World) -> None:
     world.report("r", 1, 0, 7 * SECOND)
     world.keeper.absorb("r")
     state = world.ring("new", event_time="ts")
-    assert state.facts.max_event_us is None
+    assert state.disorder.event_us == UNKNOWN_US
     assert state.consumed == {"a"}
 
 
@@ -165,7 +184,8 @@ def test_a_stream_that_takes_a_dropped_ones_name_starts_anew(world: World) -> No
     world.keeper.absorb("r")
     world.registry.drop_stream("S")
     state = world.ring("new")
-    assert (state.consumed, state.facts, state.punctuation_us) == (set(), DelayFacts(), NEVER_US)
+    assert (state.consumed, state.disorder.event_us) == (set(), UNKNOWN_US)
+    assert state.disorder.punctuation_us == NEVER_US
 
 
 def test_rows_come_in_pieces_and_a_second_try_replaces_the_first(world: World) -> None:
@@ -176,8 +196,8 @@ def test_rows_come_in_pieces_and_a_second_try_replaces_the_first(world: World) -
         rows = {**whole, "kind": "bad", "piece": "f#0", "position": position}
         calls["rows"](rows, [bytes([position])])
     calls["rows"]({**whole, "kind": "bad", "piece": "f#0", "position": 0}, [b"again"])
-    facts = asdict(DelayFacts(1))
-    calls["report"]({**whole, "facts": facts, "late": {}, "pieces": 2}, [])
+    seen = {"facts": plain(DelayFacts(1)), "sources": {}}
+    calls["report"]({**whole, **seen, "late": {}, "lost": {}, "pieces": 2}, [])
     report: Report = state.reports[1][0]
     assert [report.rows[k].body for k in sorted(report.rows)] == [b"again", b"\x01"]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,25 @@ def test_what_was_registered_is_there_after_reopening(tmp_path: Path) -> None:
     assert again.consumed("r1") == {"a", "b"}
     assert again.epoch("r1", 1) == EpochRow("r1", 1, version, 5, None, "{}")
     assert again.streams()[0].schema == Schema.of("id INT")
+    again.close()
+
+
+def test_a_catalog_without_lost_tuples_still_opens(tmp_path: Path) -> None:
+    registry = _registry(tmp_path)
+    slot = registry.add_query("q", "SELECT 1", "r1", "{}")
+    registry.count_late({slot: 3}, {})
+    registry.close()
+    with closing(sqlite3.connect(tmp_path / "catalog.sqlite")) as db:
+        db.execute("ALTER TABLE queries DROP COLUMN lost")
+    for _ in range(2):
+        again = Registry(tmp_path / "catalog.sqlite")
+        found = again.query_by_slot(slot)
+        assert (found.name, found.late, found.lost) == ("q", 3, 3)  # late meant lost then
+        again.close()
+    again = Registry(tmp_path / "catalog.sqlite")
+    again.count_late({slot: 2}, {slot: 1})
+    found = again.query_by_slot(slot)
+    assert (found.late, found.lost) == (5, 4)
     again.close()
 
 

@@ -36,6 +36,7 @@ def _array(element: Any, dimensions: int = 1) -> Any:
 
 
 INT = types.int64
+DOUBLE = types.float64
 INTS = _array(types.int64)
 INT_ROWS = _array(types.int64, 2)
 SMALL_INTS = _array(types.int32)

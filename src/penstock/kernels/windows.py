@@ -6,7 +6,13 @@ the offset SLIDE - rest. These at most two pieces are the panes (Krishnamurthy's
 For a time at offset r, bit = [r >= SLIDE - rest], the pane is 2q + bit and its windows are
     k = q + 1 … q + full + bit,
 none if the time lies in a gap. Rows are folded once per pane, panes into their windows.
-A row is late for a slot if it has windows and all of them are closed.
+A window k of a slot is reported unless it begins before the slot's from_us, and closed if it ends
+at or before the punctuation closed_us. A row is late for a slot if it has windows to report and
+misses some of them because they are closed; it still counts in the others.
+
+closed_us is one punctuation for all rows or one per row, for streams that are punctuated source by
+source. The source is then part of the group: rows of one group of a slot have equal closed_us, and
+a pane, too, has one.
 """
 
 from __future__ import annotations
@@ -24,17 +30,28 @@ from penstock.kernels.jit import FLAGS, INTS, SMALL_INTS, Flags, Ints, SmallInts
 from penstock.kernels.selection import Matches, rows_by_slot
 from penstock.plan.specs import Partial, SlotSpec
 
-# Beyond every window: closed_us may be extreme, and differences of window numbers must not overflow
-_FAR = 2**62
+# Beyond every window: closed_us may be extreme, and differences must not overflow
+_FAR = 2**61
+
+
+@dataclass(frozen=True, slots=True)
+class LatePairs:
+    """Every (row, slot) that missed windows which the slot would have reported."""
+
+    rows: Ints
+    positions: Ints  # of the slots
+    first_us: Ints  # end of the first missed window
+    last_us: Ints  # end of the last missed window
+    missed: Ints  # how many
+    lost: Flags  # the row is in no window at all
 
 
 @dataclass(frozen=True, slots=True)
 class WindowRows:
-    """Rows for open windows; late rows counted by slot position; which rows were late for any."""
+    """Rows for open windows, and who missed closed ones."""
 
     batch: pa.RecordBatch
-    late_by_slot: Ints
-    late_rows: Flags
+    late: LatePairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +61,7 @@ class _Windows:
     slides: Ints
     fulls: Ints
     rests: Ints
-    first_open: Ints  # least k that is not closed
-    first_reported: Ints  # least k that is neither closed nor begins before from_us
+    first_own: Ints  # least k that does not begin before from_us
 
 
 def preaggregate(
@@ -56,7 +72,7 @@ def preaggregate(
     keys: Sequence[str],
     partials: Sequence[Partial],
     types: Mapping[str, str],
-    closed_us: int,
+    closed_us: int | Ints,
     mask: Flags | None = None,
 ) -> WindowRows:
     """One row per (slot, group, window end): slot, window_end_us, the keys, the partials.
@@ -64,17 +80,22 @@ def preaggregate(
     Rows whose `mask` is False have no event time and take no part. Where an integer sum might
     overflow, each tuple gets rows of its own, which whoever merges the partials adds up.
     """
-    windows = _lay_out(slots, closed_us)
+    windows, closings = _lay_out(slots), _closings(closed_us)
     groups = group_rows(batch, keys, types)
-    offsets, rows, panes, late_by_slot, late_rows = _find_panes(
-        *rows_by_slot(matches), ts_us, _present(batch, mask), *_arrays(windows)
+    offsets, rows, panes, late_offsets, late_rows = _find_panes(
+        *rows_by_slot(matches), ts_us, closings, _present(batch, mask), *_arrays(windows)
     )
     mergeable = sums_fit(batch, partials, types)
     members = groups.ids[rows]
     pane_ids, firsts = _number(offsets, members, panes, mergeable)
     pane_slots = np.searchsorted(offsets, firsts, "right") - 1
     edge_offsets, sources, ks = _find_windows(
-        np.searchsorted(firsts, offsets), panes[firsts], windows.fulls, windows.first_reported
+        np.searchsorted(firsts, offsets),
+        panes[firsts],
+        _of_rows(closings, rows[firsts]),
+        windows.slides,
+        windows.fulls,
+        windows.first_own,
     )
     pane_groups = members[firsts]
     out_ids, firsts = _number(edge_offsets, pane_groups[sources], ks, mergeable)
@@ -88,7 +109,8 @@ def preaggregate(
     arrays += [fold_partial(batch, p, types, into_panes, into_windows) for p in partials]
     names = ["slot", "window_end_us", *keys, *(p.name for p in partials)]
     out = pa.RecordBatch.from_arrays([pa.array(a) for a in arrays], names)
-    return WindowRows(out, late_by_slot, late_rows)
+    late_positions = np.repeat(np.arange(len(slots)), np.diff(late_offsets))
+    return WindowRows(out, _late_pairs(late_rows, late_positions, ts_us, closings, windows))
 
 
 def expand(
@@ -96,53 +118,71 @@ def expand(
     matches: Matches,
     slots: Sequence[SlotSpec],
     ts_us: Ints,
-    closed_us: int,
+    closed_us: int | Ints,
     columns: Sequence[str],
     mask: Flags | None = None,
 ) -> WindowRows:
     """One row per (row, slot, window end), in row order: slot, window_end_us, the columns."""
-    windows = _lay_out(slots, closed_us)
-    rows, positions, ks, late_by_slot, late_rows = _expand_rows(
-        matches.offsets, matches.slots, ts_us, _present(batch, mask), *_arrays(windows)
+    windows, closings = _lay_out(slots), _closings(closed_us)
+    rows, positions, ks, late_rows, late_positions = _expand_rows(
+        matches.offsets, matches.slots, ts_us, closings, _present(batch, mask), *_arrays(windows)
     )
     taken = pa.array(rows)
     arrays = [pa.array(_slot_numbers(slots)[positions]), pa.array(ks * windows.slides[positions])]
     arrays += [batch.column(name).take(taken) for name in columns]
     out = pa.RecordBatch.from_arrays(arrays, ["slot", "window_end_us", *columns])
-    return WindowRows(out, late_by_slot, late_rows)
+    return WindowRows(out, _late_pairs(late_rows, late_positions, ts_us, closings, windows))
 
 
-def _lay_out(slots: Sequence[SlotSpec], closed_us: int) -> _Windows:
-    columns: list[tuple[int, int, int, int, int]] = []
+def _lay_out(slots: Sequence[SlotSpec]) -> _Windows:
+    columns: list[tuple[int, int, int, int]] = []
     for slot in slots:
         if slot.window is None:
             raise PenstockError(f"slot {slot.slot} has no window")
         range_us, slide_us = slot.window.range_us, slot.window.slide_us
-        first_open = closed_us // slide_us + 1
-        first_reported = first_open
+        first_own = -_FAR
         if slot.from_us is not None:
-            first_reported = max(first_open, -(-(slot.from_us + range_us) // slide_us))
-        columns.append(
-            (
-                slide_us,
-                range_us // slide_us,
-                range_us % slide_us,
-                min(max(first_open, -_FAR), _FAR),
-                min(max(first_reported, -_FAR), _FAR),
-            )
-        )
-    table = np.array(columns, np.int64).reshape(-1, 5).T
+            first_own = _within_reach(-(-(slot.from_us + range_us) // slide_us))
+        columns.append((slide_us, range_us // slide_us, range_us % slide_us, first_own))
+    table = np.array(columns, np.int64).reshape(-1, 4).T
     return _Windows(*(np.ascontiguousarray(column) for column in table))
 
 
-def _arrays(windows: _Windows) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    return (
-        windows.slides,
-        windows.fulls,
-        windows.rests,
-        windows.first_open,
-        windows.first_reported,
+def _closings(closed_us: int | Ints) -> Ints:
+    """A punctuation per row, or a single one for all of them."""
+    if isinstance(closed_us, np.ndarray):
+        return np.clip(closed_us, -_FAR, _FAR)
+    return np.array([_within_reach(closed_us)], np.int64)
+
+
+def _of_rows(closings: Ints, rows: Ints) -> Ints:
+    return closings if closings.size == 1 else closings[rows]
+
+
+def _within_reach(number: int) -> int:
+    return min(max(number, -_FAR), _FAR)
+
+
+def _late_pairs(
+    rows: Ints, positions: Ints, ts_us: Ints, closings: Ints, windows: _Windows
+) -> LatePairs:
+    """What each late pair missed: its windows from the first to report to the last closed one."""
+    slides, fulls, rests, first_own = (column[positions] for column in _arrays(windows))
+    last = (ts_us[rows] + fulls * slides + rests) // slides
+    first_missed = np.maximum(ts_us[rows] // slides + 1, first_own)
+    last_missed = np.minimum(last, _of_rows(closings, rows) // slides)
+    return LatePairs(
+        rows,
+        positions,
+        first_missed * slides,
+        last_missed * slides,
+        last_missed - first_missed + 1,
+        last == last_missed,
     )
+
+
+def _arrays(windows: _Windows) -> tuple[Ints, Ints, Ints, Ints]:
+    return windows.slides, windows.fulls, windows.rests, windows.first_own
 
 
 def _present(batch: pa.RecordBatch, mask: Flags | None) -> Flags:
@@ -169,113 +209,142 @@ def _slide_of(time: int, slide: int, guess: int) -> int:
     return time // slide
 
 
-@kernel(INTS, INTS, INTS, FLAGS, INTS, INTS, INTS, INTS, INTS)
+@kernel(INTS, INTS, INTS, INTS, FLAGS, INTS, INTS, INTS, INTS)
 def _find_panes(
     slot_offsets: Ints,
     slot_rows: Ints,
     ts_us: Ints,
+    closings: Ints,
     present: Flags,
     slides: Ints,
     fulls: Ints,
     rests: Ints,
-    first_open: Ints,
-    first_reported: Ints,
-) -> tuple[Ints, Ints, Ints, Ints, Flags]:
-    """Per slot the rows that have windows to report, with their panes; and the late ones."""
+    first_own: Ints,
+) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Per slot the rows that have open windows to report, with their panes; and the late rows."""
     offsets = np.zeros(slides.size + 1, np.int64)
     rows = np.empty(slot_rows.size, np.int64)
     panes = np.empty(slot_rows.size, np.int64)
-    late_by_slot = np.zeros(slides.size, np.int64)
-    late_rows = np.zeros(ts_us.size, np.bool_)
+    late_offsets = np.zeros(slides.size + 1, np.int64)
+    late_rows = np.empty(slot_rows.size, np.int64)
+    step = 0 if closings.size == 1 else 1
     count = 0
+    late_count = 0
     for slot in range(slides.size):
-        slide, rest = slides[slot], rests[slot]
+        slide, full, rest, own = slides[slot], fulls[slot], rests[slot], first_own[slot]
         q = 0
+        closing_us = 0
+        closed = 0
         for i in range(slot_offsets[slot], slot_offsets[slot + 1]):
             row = slot_rows[i]
             if not present[row]:
                 continue
             q = _slide_of(ts_us[row], slide, q)
             bit = 1 if ts_us[row] - q * slide >= slide - rest else 0
-            last = q + fulls[slot] + bit
-            if last >= max(q + 1, first_reported[slot]):
+            first, last = max(q + 1, own), q + full + bit
+            if first > last:
+                continue
+            if closings[step * row] != closing_us:
+                closing_us = closings[step * row]
+                closed = closing_us // slide
+            if closed < last:
                 rows[count] = row
                 panes[count] = 2 * q + bit
                 count += 1
-            elif q < last < first_open[slot]:
-                late_by_slot[slot] += 1
-                late_rows[row] = True
+            if first <= closed:
+                late_rows[late_count] = row
+                late_count += 1
         offsets[slot + 1] = count
-    return offsets, rows[:count].copy(), panes[:count].copy(), late_by_slot, late_rows
+        late_offsets[slot + 1] = late_count
+    return offsets, rows[:count], panes[:count], late_offsets, late_rows[:late_count].copy()
 
 
-@kernel(INTS, INTS, INTS, INTS)
+@kernel(INTS, INTS, INTS, INTS, INTS, INTS)
 def _find_windows(
-    offsets: Ints, panes: Ints, fulls: Ints, first_reported: Ints
+    offsets: Ints,
+    panes: Ints,
+    closings: Ints,
+    slides: Ints,
+    fulls: Ints,
+    first_own: Ints,
 ) -> tuple[Ints, Ints, Ints]:
     """Per slot the pairs (pane, window k) to report."""
     edge_offsets = np.zeros(fulls.size + 1, np.int64)
-    total = 0
-    for slot in range(fulls.size):
-        for i in range(offsets[slot], offsets[slot + 1]):
-            first = max((panes[i] >> 1) + 1, first_reported[slot])
-            total += (panes[i] >> 1) + fulls[slot] + (panes[i] & 1) - first + 1
-        edge_offsets[slot + 1] = total
-    sources, ks = np.empty(total, np.int64), np.empty(total, np.int64)
-    count = 0
-    for slot in range(fulls.size):
-        for i in range(offsets[slot], offsets[slot + 1]):
-            first = max((panes[i] >> 1) + 1, first_reported[slot])
-            for k in range(first, (panes[i] >> 1) + fulls[slot] + (panes[i] & 1) + 1):
-                sources[count] = i
-                ks[count] = k
-                count += 1
+    step = 0 if closings.size == 1 else 1
+    sources, ks = np.empty(0, np.int64), np.empty(0, np.int64)
+    for writing in (False, True):
+        count = 0
+        for slot in range(fulls.size):
+            closed = 0
+            for i in range(offsets[slot], offsets[slot + 1]):
+                q = panes[i] >> 1
+                closed = _slide_of(closings[step * i], slides[slot], closed)
+                first = max(q, closed, first_own[slot] - 1) + 1
+                last = q + fulls[slot] + (panes[i] & 1)
+                if not writing:
+                    count += last - first + 1
+                    continue
+                for k in range(first, last + 1):
+                    sources[count] = i
+                    ks[count] = k
+                    count += 1
+            edge_offsets[slot + 1] = count
+        if not writing:
+            sources, ks = np.empty(count, np.int64), np.empty(count, np.int64)
     return edge_offsets, sources, ks
 
 
-@kernel(INTS, SMALL_INTS, INTS, FLAGS, INTS, INTS, INTS, INTS, INTS)
+@kernel(INTS, SMALL_INTS, INTS, INTS, FLAGS, INTS, INTS, INTS, INTS)
 def _expand_rows(
     offsets: Ints,
     slots: SmallInts,
     ts_us: Ints,
+    closings: Ints,
     present: Flags,
     slides: Ints,
     fulls: Ints,
     rests: Ints,
-    first_open: Ints,
-    first_reported: Ints,
-) -> tuple[Ints, Ints, Ints, Ints, Flags]:
-    """All (row, slot, window k) to report, counted first and then written; and the late ones."""
-    late_by_slot = np.zeros(slides.size, np.int64)
-    late_rows = np.zeros(ts_us.size, np.bool_)
-    rows = np.empty(0, np.int64)
-    positions = np.empty(0, np.int64)
+    first_own: Ints,
+) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """All (row, slot, window k) to report, counted first and then written; and the late pairs."""
+    rows, positions = np.empty(0, np.int64), np.empty(0, np.int64)
     ks = np.empty(0, np.int64)
+    late_rows, late_positions = np.empty(0, np.int64), np.empty(0, np.int64)
+    step = 0 if closings.size == 1 else 1
+    begun, closed = np.zeros(slides.size, np.int64), np.zeros(slides.size, np.int64)
     for writing in (False, True):
         count = 0
+        late_count = 0
         for row in range(ts_us.size):
             if not present[row]:
                 continue
             for i in range(offsets[row], offsets[row + 1]):
                 slot = slots[i]
-                q = ts_us[row] // slides[slot]
-                offset = ts_us[row] - q * slides[slot]
-                bit = 1 if offset >= slides[slot] - rests[slot] else 0
+                slide = slides[slot]
+                q = _slide_of(ts_us[row], slide, begun[slot])
+                begun[slot] = q
+                closed[slot] = _slide_of(closings[step * row], slide, closed[slot])
+                bit = 1 if ts_us[row] - q * slide >= slide - rests[slot] else 0
+                first = max(q + 1, first_own[slot])
                 last = q + fulls[slot] + bit
-                first = max(q + 1, first_reported[slot])
+                is_late = first <= min(last, closed[slot])
+                first_open = max(first, closed[slot] + 1)
                 if not writing:
-                    count += max(0, last - first + 1)
-                    if q < last < first_open[slot]:
-                        late_by_slot[slot] += 1
-                        late_rows[row] = True
+                    count += max(0, last - first_open + 1)
+                    late_count += 1 if is_late else 0
                     continue
-                for k in range(first, last + 1):
+                if is_late:
+                    late_rows[late_count] = row
+                    late_positions[late_count] = slot
+                    late_count += 1
+                for k in range(first_open, last + 1):
                     rows[count] = row
                     positions[count] = slot
                     ks[count] = k
                     count += 1
         if not writing:
-            rows = np.empty(count, np.int64)
-            positions = np.empty(count, np.int64)
+            rows, positions = np.empty(count, np.int64), np.empty(count, np.int64)
             ks = np.empty(count, np.int64)
-    return rows, positions, ks, late_by_slot, late_rows
+            late_rows = np.empty(late_count, np.int64)
+            late_positions = np.empty(late_count, np.int64)
+    return rows, positions, ks, late_rows, late_positions

@@ -31,12 +31,8 @@ class Companions:
         kept = [rows for report in reports for _, rows in sorted(report.rows.items())]
         late = [_table(rows.body) for rows in kept if rows.kind == "late"]
         if late:
-            table = pa.concat_tables(late)
-            names = [self._query_name(s) for s in table.column("_slot").to_pylist()]
-            at = table.schema.get_field_index("_slot")
-            table = table.set_column(at, "_query", pa.array(names, pa.string()))
             path = self._workspace.companion(stream, "late") / f"{ring}-{epoch:012d}.arrow"
-            _write(path, table)
+            _write(path, self._with_names(pa.concat_tables(late)))
         for piece in sorted({rows.piece for rows in kept if rows.kind == "bad"}):
             tables = [_table(rows.body) for rows in kept if rows.piece == piece]
             name = hashlib.sha256(piece.encode()).hexdigest()[:24]
@@ -45,6 +41,13 @@ class Companions:
             if not path.exists():
                 _write(path, table)
             self._registry.count_bad(stream, piece, table.num_rows)
+
+    def _with_names(self, late: pa.Table) -> pa.Table:
+        """Queries by name instead of by slot; each name is looked up once."""
+        slots = late.column("_slot").combine_chunks().dictionary_encode()
+        names = pa.array([self._query_name(s) for s in slots.dictionary.to_pylist()], pa.string())
+        at = late.schema.get_field_index("_slot")
+        return late.set_column(at, "_query", names.take(slots.indices))
 
 
 def _table(body: bytes) -> pa.Table:

@@ -8,6 +8,8 @@
 Both inputs of a WINDOW ring carry a watermark on `__end` with no delay. Spark's watermark is the
 lower of the two, and no window row lies at or below the punctuation of its micro-batch: so Spark
 closes a window exactly when the punctuation has passed its end, and drops nothing on its own.
+Where sources are apart, `__end` is the clock time at which the window of its source closes and the
+punctuation is the clock: the same holds.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from pyspark.sql import functions as F
 
 from penstock.plan.catalog import Stream
 from penstock.plan.specs import Composition
-from penstock.runtime.config import EPOCH, SHIFT_US, StageConfig
+from penstock.runtime.config import EPOCH, SHIFT_US, TRUE_END, StageConfig
 from penstock.runtime.datasource import run_in_map
 from penstock.schema import Field, Schema
 
@@ -38,6 +40,8 @@ def stage_ddl(composition: Composition, stream: Stream) -> str:
     if composition.kind == "select":
         return f"__slots array<int>, {shipped}"
     fixed = "__slot bigint, __range_us bigint, __end timestamp"
+    if composition.apart:
+        fixed += f", {TRUE_END} bigint"
     if not composition.preaggregated:
         return f"{fixed}, {shipped}"
     keys = [f"__k{i} {t}" for i, t in enumerate(composition.key_types)]
@@ -107,7 +111,7 @@ def _own_rows(spark: SparkSession, config: str, ddl: str, raw: bool) -> DataFram
 
 def aggregated(rows: DataFrame, composition: Composition) -> DataFrame:
     """Group window rows and compute outputs; on a static DataFrame too (to ask Spark for types)."""
-    end_us = f"(unix_micros(`__end`) - {SHIFT_US})"
+    end_us = TRUE_END if composition.apart else f"(unix_micros(`__end`) - {SHIFT_US})"
     window = {
         "__window_start": F.expr(f"timestamp_micros({end_us} - `__range_us`)"),
         "__window_end": F.expr(f"timestamp_micros({end_us})"),
@@ -116,7 +120,8 @@ def aggregated(rows: DataFrame, composition: Composition) -> DataFrame:
         keys = [F.col(f"__k{i}") for i in range(len(composition.keys))]
         calls = [F.expr(a.sql).alias(a.name) for a in composition.aggregates]
         calls = calls or [F.expr("count(1)").alias("__alive")]
-        grouped = rows.groupBy("__slot", "__end", "__range_us", *keys).agg(*calls)
+        ends = ["__end", TRUE_END] if composition.apart else ["__end"]
+        grouped = rows.groupBy("__slot", *ends, "__range_us", *keys).agg(*calls)
         named = grouped.withColumns(window)
         if composition.having is not None:
             named = named.where(composition.having)

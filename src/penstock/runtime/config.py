@@ -11,6 +11,9 @@ from penstock.runtime.service import Address
 # 292,000)
 SHIFT_US = 2**57 // 1000 * 1000  # whole milliseconds, as Spark's watermark: see compile
 
+TRUE_END = (
+    "__true_us"  # column of window rows whose `__end` is not the window's end but its closing
+)
 EPOCH = "__epoch"  # column of raw rows: the epoch they belong to
 
 

@@ -160,9 +160,13 @@ class Engine:
         event_time: str | None = None,
         arrival_time: str | None = None,
         estimator: str | None = None,
-        slack: str | None = None,
+        slack: str | int | None = None,
+        idle: str | None = None,
+        trust: str | None = None,
     ) -> Stream:
         """Make any streaming DataFrame a stream; after a restart, hand it over again.
+
+        estimator, slack, idle, trust: its disorder, as in CREATE STREAM.
 
         >>> engine = Engine(spark)
         >>> ticks = spark.readStream.format("rate").load()
@@ -175,7 +179,7 @@ class Engine:
             raise EngineError(f"the DataFrame for {name} is not streaming", hint)
         fields = tuple(Field(f.name, f.dataType.simpleString()) for f in dataframe.schema.fields)
         stream = Stream(name, Schema(fields), "dataframe", event_time, arrival_time)
-        stream = with_disorder(stream, estimator, slack)
+        stream = with_disorder(stream, estimator, slack, idle, trust)
         check_stream(stream)
         stream = own_names(stream)
         with self._guard:
@@ -396,7 +400,7 @@ class Engine:
             state, error = "failed", ring.error
         elif state == "running" and not self._manager.is_open(ring.id):
             state, error = "waiting", f"hand the stream over: engine.stream('{ring.stream}', …)"
-        return QueryStatus(state, row.ring, row.rows, row.late, error)
+        return QueryStatus(state, row.ring, row.rows, row.late, row.lost, error)
 
     def explain(self, text: str) -> str:
         """How a SELECT would be run (or is run)."""

@@ -13,19 +13,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
-from penstock.control.punctuation import (
-    NEVER_US,
-    DelayFacts,
-    Estimator,
-    flush_punctuation,
-    merge_facts,
-    punctuate,
-)
+from penstock.control.disorder import Disorder, Rules
+from penstock.kernels.delays import UNKNOWN_US, DelayFacts, facts_from, merge_facts
 from penstock.plan.codec import slot_from
 from penstock.plan.specs import Composition
 from penstock.runtime.registry import EpochRow, Registry
@@ -46,7 +41,9 @@ class Report:
     """What one task saw of one epoch; rows come first, in numbered calls, then the figures."""
 
     facts: DelayFacts = field(default_factory=DelayFacts)
+    sources: dict[str, DelayFacts] = field(default_factory=dict)
     late: dict[int, int] = field(default_factory=dict)
+    lost: dict[int, int] = field(default_factory=dict)
     rows: dict[int, KeptRows] = field(default_factory=dict)
 
 
@@ -57,12 +54,11 @@ class RingEpochs:
     ring: str
     composition: Composition
     planner: Planner | None
-    estimator: Estimator
+    disorder: Disorder
     hold: bool  # bounded run: nothing is late until everything is read
-    facts: DelayFacts = field(default_factory=DelayFacts)
-    punctuation_us: int = NEVER_US
     through: int = -1
     flushing: bool = False
+    windows: tuple[int, int, int] = (-1, 0, 1_000)  # registry version, longest RANGE, least SLIDE
     consumed: set[str] = field(default_factory=set)
     reports: dict[int, dict[int, Report]] = field(default_factory=lambda: defaultdict(dict))
     guard: threading.RLock = field(default_factory=threading.RLock)
@@ -76,10 +72,12 @@ class EpochKeeper:
         registry: Registry,
         absorb_rows: Callable[[RingEpochs, int, list[Report]], None],
         max_parallelism: int,
+        clock_us: Callable[[], int],
     ) -> None:
         self._registry = registry
         self._absorb_rows = absorb_rows
         self._parallelism = max_parallelism
+        self._clock_us = clock_us
         self._rings: dict[str, RingEpochs] = {}
 
     def calls(self) -> dict[str, Callable[[dict[str, Any], list[bytes]], Any]]:
@@ -96,10 +94,11 @@ class EpochKeeper:
     def open(self, state: RingEpochs) -> None:
         """Take up a ring where the registry left it."""
         if (known := self._registry.progress(state.ring)) is not None:
-            state.through, facts, state.punctuation_us = known
-            state.facts = DelayFacts(**facts)
+            state.through, seen, punctuation_us = known
+            state.disorder.restore(seen)
+            state.disorder.hold_at(punctuation_us)
         if (last := self._registry.last_epoch(state.ring)) is not None:
-            state.punctuation_us = max(state.punctuation_us, last.punctuation_us)
+            state.disorder.hold_at(last.punctuation_us)
         if state.planner is not None and state.planner.remembers_items:
             state.consumed = self._registry.consumed(state.ring)
         self._rings[state.ring] = state
@@ -126,7 +125,7 @@ class EpochKeeper:
             last = self._registry.last_epoch(ring)
             done = {} if last is None else json.loads(last.work)
             work = state.planner.next_work(done, state.consumed, self._parallelism)
-            before_us = state.punctuation_us
+            before_us = state.disorder.punctuation_us
             punctuation_us = self._next_punctuation(state, idle=work is None)
             if work is None and punctuation_us == before_us:
                 return start
@@ -140,14 +139,18 @@ class EpochKeeper:
         self, state: RingEpochs, last: EpochRow | None, number: int, work: str, items: list[str]
     ) -> EpochRow:
         """Fix an epoch: from here on it is what that micro-batch is, however often it runs."""
-        seen_us = state.facts.max_event_us
+        disorder = state.disorder
         with self._registry.change():
             version = self._registry.version
-            if seen_us is not None and state.composition.kind == "window":
+            if disorder.event_us != UNKNOWN_US and state.composition.kind == "window":
                 since = 0 if last is None else last.version
-                self._registry.start_after(state.ring, since, version, seen_us + 1)
-            row = EpochRow(state.ring, number, version, state.punctuation_us, seen_us, work)
+                self._registry.start_after(state.ring, since, version, disorder.event_us + 1)
+            row = EpochRow(
+                state.ring, number, version, disorder.punctuation_us, disorder.clock_us, work
+            )
             self._registry.add_epoch(row, items)
+            if disorder.rules.apart:  # its tasks close windows by the schedules of now
+                self._save(state)
         return row
 
     def epoch(self, ring: str, number: int) -> dict[str, Any]:
@@ -157,11 +160,14 @@ class EpochKeeper:
             row = self._registry.epoch(ring, number)
             if row is None:
                 row = self._decide(state, self._registry.last_epoch(ring), number, "{}", [])
+            sources = state.disorder.schedules() if state.disorder.rules.per else None
         return {
             "number": number,
             "version": row.version,
             "punctuation_us": row.punctuation_us,
-            "previous_max_us": row.previous_max_us,
+            "clock_us": UNKNOWN_US if row.clock_us is None else row.clock_us,
+            "newest": state.disorder.rules.newest,
+            "sources": sources,
             "pieces": json.loads(row.work).get("pieces", []),
         }
 
@@ -169,30 +175,31 @@ class EpochKeeper:
         """What the punctuation source carries next; for a user's DataFrame this decides it."""
         state = self._rings[ring]
         with state.guard:
-            before_us = state.punctuation_us
+            before_us = state.disorder.punctuation_us
             if state.planner is None and self._next_punctuation(state, idle=True) != before_us:
                 self._save(state)
-            return state.punctuation_us
+            return state.disorder.punctuation_us
 
     def _next_punctuation(self, state: RingEpochs, idle: bool) -> int:
+        disorder = state.disorder
         if state.composition.kind != "window":
-            return state.punctuation_us
+            return disorder.punctuation_us
+        range_us, slide_us = self._windows(state)
         if state.flushing and idle:
-            reached = flush_punctuation(
-                state.facts, self._longest_range(state), state.punctuation_us
-            )
-        elif state.hold:
-            reached = state.punctuation_us
-        else:
-            reached = punctuate(state.estimator, state.facts, state.punctuation_us)
-        state.punctuation_us = reached
-        return reached
+            disorder.hold_at(disorder.end(range_us))
+        elif not state.hold:
+            disorder.decide(self._clock_us(), range_us, slide_us)
+        return disorder.punctuation_us
 
-    def _longest_range(self, state: RingEpochs) -> int:
-        slots = [
-            slot_from(q.spec) for q in self._registry.queries(state.ring, dropped=True) if q.spec
-        ]
-        return max((s.window.range_us for s in slots if s.window is not None), default=0)
+    def _windows(self, state: RingEpochs) -> tuple[int, int]:
+        """The longest RANGE and the shortest SLIDE of all queries that ever were in a ring."""
+        version = self._registry.version
+        if state.windows[0] != version:
+            rows = self._registry.queries(state.ring, dropped=True)
+            windows = [w for q in rows if q.spec and (w := slot_from(q.spec).window) is not None]
+            longest = max((w.range_us for w in windows), default=0)
+            state.windows = (version, longest, min((w.slide_us for w in windows), default=1_000))
+        return state.windows[1:]
 
     def slots(self, ring: str, since: int, version: int) -> dict[str, Any]:
         """What changed between two versions."""
@@ -212,8 +219,10 @@ class EpochKeeper:
         with state.guard:
             if message["number"] > state.through:
                 report = state.reports[message["number"]].setdefault(message["part"], Report())
-                report.facts = DelayFacts(**message["facts"])
+                report.facts = facts_from(message["facts"])
+                report.sources = {k: facts_from(f) for k, f in message["sources"].items()}
                 report.late = {int(slot): n for slot, n in message["late"].items()}
+                report.lost = {int(slot): n for slot, n in message["lost"].items()}
                 # a task that was tried again may have had more the first time
                 report.rows = {k: v for k, v in report.rows.items() if k < message["pieces"]}
 
@@ -226,16 +235,44 @@ class EpochKeeper:
                 if number <= state.through:
                     continue
                 self._absorb_rows(state, number, reports)
-                late: dict[int, int] = defaultdict(int)
+                late: Counter[int] = Counter()
+                lost: Counter[int] = Counter()
                 for report in reports:
-                    state.facts = merge_facts(state.facts, report.facts)
-                    for slot, n in report.late.items():
-                        late[slot] += n
+                    late.update(report.late)
+                    lost.update(report.lost)
+                whole = reduce(merge_facts, (r.facts for r in reports), DelayFacts())
+                state.disorder.observe(whole, _merged(reports), self._clock_us())
                 state.through = number
                 with self._registry.change():
-                    self._registry.count_late(late)
+                    self._registry.count_late(late, lost)
                     self._save(state)
 
     def _save(self, state: RingEpochs) -> None:
-        facts = asdict(state.facts)
-        self._registry.set_progress(state.ring, state.through, facts, state.punctuation_us)
+        seen = state.disorder.state()
+        punctuation_us = state.disorder.punctuation_us
+        self._registry.set_progress(state.ring, state.through, seen, punctuation_us)
+
+    def judge(self, ring: str, rules: Rules, hold: bool) -> None:
+        """Judge a ring's stream by other rules from the next epoch on."""
+        state = self._rings[ring]
+        with state.guard:
+            seen = state.disorder.state()
+            state.disorder = Disorder(rules)
+            state.disorder.restore(seen)
+            state.hold = hold
+
+    def metrics(self, ring: str) -> dict[str, Any] | None:
+        """What is known of the disorder of a ring's stream."""
+        if (state := self._rings.get(ring)) is None:
+            return None
+        with state.guard:
+            return state.disorder.metrics()
+
+
+def _merged(reports: list[Report]) -> dict[str, DelayFacts]:
+    """Facts by source over all tasks."""
+    found: dict[str, DelayFacts] = {}
+    for report in reports:
+        for key, facts in report.sources.items():
+            found[key] = merge_facts(found[key], facts) if key in found else facts
+    return found

@@ -14,7 +14,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.control.disorder import Disorder
 from penstock.errors import EngineError
+from penstock.kernels.delays import UNKNOWN_US
 from penstock.plan.catalog import Stream
 from penstock.plan.codec import composition_from, dumps
 from penstock.plan.specs import Composition
@@ -28,7 +30,7 @@ from penstock.runtime.service import EpochServer
 from penstock.runtime.session import STATE_STORES
 from penstock.runtime.settings import Settings
 from penstock.runtime.sinks.log import ResultLog
-from penstock.runtime.streams import estimator_of, planner_of, readable
+from penstock.runtime.streams import planner_of, readable, rules_of
 from penstock.runtime.workspace import Workspace
 from penstock.schema import Schema, arrow_type
 
@@ -71,7 +73,7 @@ class RingManager:
         self._companions = Companions(
             workspace, registry, lambda slot: registry.query_by_slot(slot).name
         )
-        self._epochs = EpochKeeper(registry, self._keep_rows, self._parallelism)
+        self._epochs = EpochKeeper(registry, self._keep_rows, self._parallelism, clock_us)
         self._server = EpochServer(self._epochs.calls(), self._service_host())
         self._supervisor = threading.Thread(
             target=self._supervise, name="penstock-supervisor", daemon=True
@@ -120,9 +122,9 @@ class RingManager:
 
     def find(self, composition: Composition) -> RingRow | None:
         """The running ring that a query of this composition would share."""
-        text = dumps(composition)
         for ring in self._registry.rings():
-            if ring.composition == text and ring.state == "running" and not ring.replay:
+            shared = ring.state == "running" and not ring.replay
+            if shared and composition_from(ring.composition) == composition:
                 return ring
         return None
 
@@ -143,7 +145,7 @@ class RingManager:
                 row.id,
                 composition,
                 planner,
-                estimator_of(stream),
+                Disorder(rules_of(stream, composition)),
                 self._holds(stream, composition.drop_ratio),
             )
         )
@@ -308,9 +310,8 @@ class RingManager:
         with self.guard:
             for ring in self._rings.values():
                 if ring.stream.name.lower() == stream.name.lower():
-                    state = self._epochs.state(ring.id)
-                    state.estimator = estimator_of(stream)
-                    state.hold = self._holds(stream, state.composition.drop_ratio)
+                    hold = self._holds(stream, ring.composition.drop_ratio)
+                    self._epochs.judge(ring.id, rules_of(stream, ring.composition), hold)
 
     def refusal(self, ring: str) -> str | None:
         """Why a ring that was just started is not running."""
@@ -320,7 +321,7 @@ class RingManager:
     def has_seen_tuples(self, ring: str) -> bool:
         """Whether a ring, or those it took its position from, has read anything yet."""
         known = self._registry.progress(ring)
-        return known is not None and known[1]["max_event_us"] is not None
+        return known is not None and known[1]["event_us"] != UNKNOWN_US
 
     def is_open(self, ring: str) -> bool:
         return ring in self._rings

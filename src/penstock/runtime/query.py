@@ -19,6 +19,7 @@ class QueryStatus:
     ring: str
     rows: int
     late: int
+    lost: int
     error: str | None = None
 
     def __str__(self) -> str:

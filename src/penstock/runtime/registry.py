@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, astuple, dataclass, fields, replace
-from functools import reduce
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from penstock.control.punctuation import NEVER_US, DelayFacts, merge_facts
+from penstock.control.disorder import inherited, nothing_seen
+from penstock.control.punctuation import NEVER_US
 from penstock.errors import WorkspaceError
 from penstock.plan.catalog import Stream
 from penstock.plan.codec import dumps, stream_from
@@ -34,12 +34,13 @@ CREATE TABLE IF NOT EXISTS queries (
   slot INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL COLLATE NOCASE, text TEXT NOT NULL,
   ring TEXT NOT NULL, state TEXT NOT NULL, error TEXT, spec TEXT NOT NULL, sink TEXT NOT NULL,
   added INTEGER NOT NULL, dropped INTEGER, rows INTEGER NOT NULL DEFAULT 0,
-  last_batch INTEGER NOT NULL DEFAULT -1, late INTEGER NOT NULL DEFAULT 0);
+  last_batch INTEGER NOT NULL DEFAULT -1, late INTEGER NOT NULL DEFAULT 0,
+  lost INTEGER NOT NULL DEFAULT 0);
 CREATE UNIQUE INDEX IF NOT EXISTS live_names ON queries (name) WHERE dropped IS NULL;
 CREATE INDEX IF NOT EXISTS slots_by_ring ON queries (ring, added, dropped);
 CREATE TABLE IF NOT EXISTS epochs (
   ring TEXT NOT NULL, number INTEGER NOT NULL, version INTEGER NOT NULL,
-  punctuation_us INTEGER NOT NULL, previous_max_us INTEGER, work TEXT NOT NULL,
+  punctuation_us INTEGER NOT NULL, clock_us INTEGER, work TEXT NOT NULL,
   PRIMARY KEY (ring, number)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS consumed (
   ring TEXT NOT NULL, item TEXT NOT NULL, number INTEGER NOT NULL,
@@ -79,6 +80,7 @@ class QueryRow:
     rows: int
     last_batch: int
     late: int
+    lost: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class EpochRow:
     number: int
     version: int
     punctuation_us: int
-    previous_max_us: int | None
+    clock_us: int | None
     work: str
 
 
@@ -121,6 +123,19 @@ class Registry:
                 f"the workspace is of format {found}, this version reads {FORMAT}",
                 "use the penstock version that wrote it, or a new workspace",
             )
+        self._bring_up_to_date()
+
+    def _bring_up_to_date(self) -> None:
+        """Workspaces of before counted as late only what was lost, and had no clocks."""
+        with self.change() as db:
+            if "lost" not in self._columns("queries"):
+                db.execute("ALTER TABLE queries ADD COLUMN lost INTEGER NOT NULL DEFAULT 0")
+                db.execute("UPDATE queries SET lost = late")
+            if "previous_max_us" in self._columns("epochs"):
+                db.execute("ALTER TABLE epochs RENAME COLUMN previous_max_us TO clock_us")
+
+    def _columns(self, table: str) -> set[str]:
+        return {column[1] for column in self._rows(f"PRAGMA table_info({table})")}
 
     @contextmanager
     def change(self) -> Iterator[sqlite3.Connection]:
@@ -333,8 +348,8 @@ class Registry:
         """Start a ring where the stream's other rings are.
 
         What they have read and counted, it has not to read; what they are just reading, it reads
-        too. The times they have seen count as seen if they are of the same event time: then its
-        first windows begin after them.
+        too. The times and delays they have seen count as seen if they are of the same event time:
+        then its first windows begin after them.
         """
         with self.change() as db:
             others = self._rows(
@@ -360,12 +375,11 @@ class Registry:
             )
             self.add_epoch(start, [])
             same = [f for _, _, f, c in others if json.loads(c)["event_time"] == event_time]
-            facts = [DelayFacts(**json.loads(f)) for f in same]
-            seen = replace(reduce(merge_facts, facts, DelayFacts()), rows=0)
-            self.set_progress(ring, 0, asdict(seen), NEVER_US)
+            known = [inherited(json.loads(f)) for f in same] or [nothing_seen()]
+            self.set_progress(ring, 0, max(known, key=lambda k: k["event_us"]), NEVER_US)
 
     def progress(self, ring: str) -> tuple[int, dict[str, Any], int] | None:
-        """(last epoch absorbed, facts, punctuation) of a ring."""
+        """(last epoch absorbed, state of the disorder, punctuation) of a ring."""
         sql = "SELECT through, facts, punctuation_us FROM progress WHERE ring = ?"
         rows = self._rows(sql, ring)
         return (rows[0][0], json.loads(rows[0][1]), rows[0][2]) if rows else None
@@ -379,9 +393,10 @@ class Registry:
                 (ring, through, json.dumps(facts), punctuation),
             )
 
-    def count_late(self, late: dict[int, int]) -> None:
+    def count_late(self, late: Mapping[int, int], lost: Mapping[int, int]) -> None:
+        """Add to the tuples that missed windows of a query, and to those that are in none of it."""
         with self.change() as db:
             db.executemany(
-                "UPDATE queries SET late = late + ? WHERE slot = ?",
-                [(n, slot) for slot, n in late.items()],
+                "UPDATE queries SET late = late + ?, lost = lost + ? WHERE slot = ?",
+                [(n, lost.get(slot, 0), slot) for slot, n in late.items()],
             )

@@ -46,7 +46,7 @@ def show_streams(engine: Engine) -> Table:
 
 
 def show_queries(engine: Engine) -> Table:
-    columns = ("query", "state", "ring", "rows", "late", "sink", "error")
+    columns = ("query", "state", "ring", "rows", "late", "lost", "sink", "error")
     rows = []
     for query in engine.queries():
         status = query.status
@@ -58,6 +58,7 @@ def show_queries(engine: Engine) -> Table:
                 status.ring,
                 status.rows,
                 status.late,
+                status.lost,
                 str(sink),
                 status.error,
             )

@@ -9,25 +9,34 @@ it can. What it saw (delays, late tuples) goes to the engine in one report per t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.control.punctuation import DelayFacts, merge_facts
-from penstock.kernels.delays import disorder_facts
+from penstock.control.closing import Schedule, closed_end, closes, schedule_from
+from penstock.control.disorder import OTHERS, SOURCES
+from penstock.kernels.delays import (
+    UNKNOWN_US,
+    DelayFacts,
+    disorder_facts,
+    facts_by_source,
+    merge_facts,
+    plain,
+)
 from penstock.kernels.selection import Matches, Selection, build_selection, select
-from penstock.kernels.windows import expand, preaggregate
+from penstock.kernels.windows import LatePairs, expand, preaggregate
 from penstock.plan.catalog import Stream
 from penstock.plan.codec import composition_from, slot_from, stream_from
 from penstock.plan.specs import Composition, SlotSpec
-from penstock.runtime.config import SHIFT_US, StageConfig
+from penstock.runtime.config import SHIFT_US, TRUE_END, StageConfig
 from penstock.runtime.service import ask
 from penstock.schema import arrow_type
 
 END = pa.timestamp("us", tz="UTC")
+_ROW = "__row"
 
 ROWS_PER_CALL = 10_000  # a bad record has at most 10,000 characters: 100 MB at the worst
 Reread = Callable[[list[str]], Iterator[pa.RecordBatch]]
@@ -38,7 +47,9 @@ class TaskReport:
     """What one task of one epoch saw."""
 
     facts: DelayFacts = field(default_factory=DelayFacts)
+    sources: dict[str, DelayFacts] = field(default_factory=dict)
     late: dict[int, int] = field(default_factory=dict)
+    lost: dict[int, int] = field(default_factory=dict)
     late_rows: list[pa.RecordBatch] = field(default_factory=list)
     bad: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
 
@@ -54,11 +65,20 @@ class TaskReport:
                 message = {**whole, "kind": kind, "piece": piece, "position": position}
                 ask(config.address, "rows", message, [body])
                 position += 1
-        ask(
-            config.address,
-            "report",
-            {**whole, "facts": asdict(self.facts), "late": self.late, "pieces": position},
-        )
+        seen = {
+            "facts": plain(self.facts),
+            "sources": {k: plain(f) for k, f in self.sources.items()},
+        }
+        counts = {"late": self.late, "lost": self.lost, "pieces": position}
+        ask(config.address, "report", {**whole, **seen, **counts})
+
+    def add_sources(self, found: dict[str, DelayFacts]) -> None:
+        """Take in facts by source; beyond a bound they are lumped together."""
+        for key, facts in found.items():
+            if key not in self.sources and len(self.sources) >= 2 * SOURCES:
+                key = OTHERS
+            known = self.sources.get(key)
+            self.sources[key] = facts if known is None else merge_facts(known, facts)
 
 
 def _ipc(batches: Sequence[pa.RecordBatch]) -> bytes:
@@ -92,7 +112,8 @@ class Stage:
         if composition.preaggregated:
             needed |= set(composition.keys)
         if composition.kind == "window":
-            needed |= {c for c in (composition.event_time, self.stream.arrival_time) if c}
+            roles = (composition.event_time, self.stream.arrival_time, composition.per)
+            needed |= {c for c in roles if c}
         elif self.stream.event_time is not None:
             needed.add(self.stream.event_time)
         return [n for n in self.stream.schema.names if n in needed]
@@ -112,14 +133,16 @@ class Stage:
                 if len(matches.slots):
                     yield self._ship(batch, matches)
             return
-        first_row, late_rows = 0, []
+        first_row, late = 0, []
         for batch in batches:
-            result, late = self._window_rows(batch, epoch, report)
-            late_rows.append(late + np.array([first_row, 0]))
+            result, pairs = self._window_rows(batch, epoch, report)
+            if pairs.num_rows:
+                late.append(_moved(pairs, first_row))
             first_row += batch.num_rows
             if result.num_rows:
                 yield result
-        self._keep_late(np.concatenate(late_rows) if late_rows else None, epoch, report, reread)
+        if late and reread is not None:
+            self._keep_late(pa.Table.from_batches(late), report, reread)
 
     def _seen(self, batch: pa.RecordBatch) -> DelayFacts:
         """How far a selected stream has come: where later window queries may begin."""
@@ -127,7 +150,9 @@ class Stage:
         if self.stream.event_time is not None:
             times = batch.column(self.stream.event_time).cast(pa.int64())
             latest = pc.max(times).as_py()
-        return DelayFacts(batch.num_rows, latest)
+        if latest is None:
+            return DelayFacts(batch.num_rows)
+        return DelayFacts(batch.num_rows, clock_us=latest, event_us=latest, last_event_us=latest)
 
     def _ship(self, batch: pa.RecordBatch, matches: Matches) -> pa.RecordBatch:
         counts = np.diff(matches.offsets)
@@ -141,23 +166,19 @@ class Stage:
 
     def _window_rows(
         self, batch: pa.RecordBatch, epoch: dict[str, Any], report: TaskReport
-    ) -> tuple[pa.RecordBatch, np.ndarray]:
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """Rows for the ring, and what is kept of late pairs beside the tuples themselves."""
         event_time = self.composition.event_time
         assert event_time is not None
         ts_us, mask = _micros(batch, event_time), _valid(batch, event_time)
-        seen = _latest(epoch["previous_max_us"], report.facts.max_event_us)
-        if (arrival := self.stream.arrival_time) is None:
-            facts = disorder_facts(ts_us[mask], None, seen)
-        else:
-            both = mask & _valid(batch, arrival)
-            facts = disorder_facts(ts_us[both], _micros(batch, arrival)[both], seen)
-        latest = int(ts_us[mask].max()) if mask.any() else None  # with or without an arrival time
-        report.facts = merge_facts(
-            report.facts,
-            DelayFacts(batch.num_rows, latest, facts.max_arrival_us, facts.max_delay_us),
+        sources = (
+            Sources(batch.column(self.composition.per), epoch) if self.composition.per else None
         )
-        matches = select(self.selection, batch)
         closed_us = epoch["punctuation_us"]
+        if sources is not None and self.composition.apart:
+            closed_us = sources.closed_us(epoch["punctuation_us"])
+        self._watch(batch, ts_us, mask, closed_us, sources, epoch, report)
+        matches = select(self.selection, batch)
         if self.composition.preaggregated:
             rows = preaggregate(
                 batch,
@@ -174,19 +195,67 @@ class Stage:
             rows = expand(
                 batch, matches, self.slots, ts_us, closed_us, self.composition.shipped, mask
             )
-        for position in np.flatnonzero(rows.late_by_slot):
-            slot = self.slots[position].slot
-            report.late[slot] = report.late.get(slot, 0) + int(rows.late_by_slot[position])
-        late = _late_pairs(matches, self.slots, ts_us, closed_us, rows.late_rows)
-        return self._shape(rows.batch), late
+        late = rows.late
+        self._count(report.late, late.positions)
+        self._count(report.lost, late.positions[late.lost])
+        slots = np.array([s.slot for s in self.slots], np.int64)[late.positions]
+        return self._shape(rows.batch, epoch), _late_columns(late, slots, ts_us, closed_us)
 
-    def _shape(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _watch(
+        self,
+        batch: pa.RecordBatch,
+        ts_us: np.ndarray,
+        mask: np.ndarray,
+        closed_us: int | np.ndarray,
+        sources: Sources | None,
+        epoch: dict[str, Any],
+        report: TaskReport,
+    ) -> None:
+        """Note how far out of order the batch is, in all and by source."""
+        clock_us = max(epoch["clock_us"], report.facts.clock_us)
+        arrival_us = None
+        if (arrival := self.stream.arrival_time) is not None:
+            arrived = _valid(batch, arrival)
+            arrival_us = np.where(arrived, _micros(batch, arrival), UNKNOWN_US)
+        trust_us = self.stream.trust_us
+        facts = disorder_facts(
+            ts_us, mask, arrival_us, clock_us, trust_us, closed_us, epoch["newest"]
+        )
+        if sources is not None:
+            each_us = np.broadcast_to(np.asarray(closed_us, np.int64), ts_us.shape)
+            report.add_sources(
+                facts_by_source(
+                    sources.codes,
+                    sources.names,
+                    ts_us,
+                    mask,
+                    arrival_us,
+                    clock_us,
+                    trust_us,
+                    np.ascontiguousarray(each_us),
+                )
+            )
+        report.facts = merge_facts(report.facts, facts)
+
+    def _count(self, counts: dict[int, int], positions: np.ndarray) -> None:
+        """Add to each slot's count how often its position occurs."""
+        found = np.bincount(positions, minlength=len(self.slots))
+        for position in np.flatnonzero(found):
+            slot = self.slots[position].slot
+            counts[slot] = counts.get(slot, 0) + int(found[position])
+
+    def _shape(self, rows: pa.RecordBatch, epoch: dict[str, Any]) -> pa.RecordBatch:
         """Give window rows the columns that the ring's plan expects."""
         ranges = {s.slot: s.window.range_us for s in self.slots if s.window is not None}
         slot = rows.column("slot").to_numpy()
         known, inverse = np.unique(slot, return_inverse=True)
         range_us = np.array([ranges[int(s)] for s in known], np.int64)[inverse]
-        end = pa.array(rows.column("window_end_us").to_numpy() + SHIFT_US).cast(END)
+        end_us = rows.column("window_end_us").to_numpy()
+        closing_us = end_us
+        if self.composition.apart:
+            column = rows.column(str(self.composition.per))
+            closing_us = Sources(column, epoch).closing_us(end_us)
+        end = pa.array(closing_us + SHIFT_US).cast(END)
         rest = rows.columns[2:]
         if self.composition.preaggregated:
             names = [f"__k{i}" for i in range(len(self.composition.keys))]
@@ -198,34 +267,24 @@ class Stage:
             ]
         else:
             names = list(self.composition.shipped)
-        fixed = [rows.column("slot"), pa.array(range_us), end]
-        return pa.RecordBatch.from_arrays(
-            [*fixed, *rest], names=["__slot", "__range_us", "__end", *names]
-        )
+        fixed = {"__slot": rows.column("slot"), "__range_us": pa.array(range_us), "__end": end}
+        if self.composition.apart:
+            fixed[TRUE_END] = pa.array(end_us)
+        return pa.RecordBatch.from_arrays([*fixed.values(), *rest], names=[*fixed, *names])
 
-    def _keep_late(
-        self,
-        pairs: np.ndarray | None,
-        epoch: dict[str, Any],
-        report: TaskReport,
-        reread: Reread | None,
-    ) -> None:
+    def _keep_late(self, late: pa.Table, report: TaskReport, reread: Reread) -> None:
         """Late tuples with all their columns; they are few, so they are read again when needed."""
-        if pairs is None or not len(pairs) or reread is None:
-            return
         names, first = list(self.stream.schema.names), 0
+        late = late.sort_by(_ROW)
+        rows, extra = late.column(_ROW).to_numpy(), late.drop_columns(_ROW).combine_chunks()
         for batch in reread(names):
-            here = pairs[(pairs[:, 0] >= first) & (pairs[:, 0] < first + batch.num_rows)]
-            if len(here):
-                rows = batch.select(names).take(pa.array(here[:, 0] - first))
-                ts_us = _micros(rows, str(self.composition.event_time))
-                lateness = (epoch["punctuation_us"] - ts_us) // 1000
-                punctuation = np.full(len(here), epoch["punctuation_us"])
-                extra = [pa.array(lateness), pa.array(here[:, 1]), pa.array(punctuation).cast(END)]
+            begin, end = np.searchsorted(rows, [first, first + batch.num_rows])
+            if begin < end:
+                tuples = batch.select(names).take(pa.array(rows[begin:end] - first))
+                columns = extra.slice(begin, end - begin).to_batches()[0].columns
                 report.late_rows.append(
                     pa.RecordBatch.from_arrays(
-                        [*rows.columns, *extra],
-                        names=[*names, "_lateness_ms", "_slot", "_punctuation"],
+                        [*tuples.columns, *columns], names=[*names, *extra.column_names]
                     )
                 )
             first += batch.num_rows
@@ -240,33 +299,57 @@ def _valid(batch: pa.RecordBatch, column: str) -> np.ndarray:
     return batch.column(column).is_valid().to_numpy(zero_copy_only=False)
 
 
-def _latest(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else max(a, b)
+class Sources:
+    """The sources in a column (`DRATIO … PER column`), and when their windows close."""
+
+    def __init__(self, column: pa.Array, epoch: dict[str, Any]) -> None:
+        encoded = column.dictionary_encode(null_encoding="encode")
+        self.codes = encoded.indices.to_numpy().astype(np.int64)
+        # as text, which JSON can carry; NULL is a source too
+        self.names = [f"={v}" if v is not None else "null" for v in encoded.dictionary.to_pylist()]
+        self._schedules = epoch["sources"]
+
+    def _schedule(self, name: str) -> Schedule:
+        known, others = self._schedules["known"], self._schedules["others"]
+        return schedule_from(known.get(name, others))
+
+    def closed_us(self, clock_us: int) -> np.ndarray:
+        """Per row the event time up to which its source's windows are closed."""
+        closed = [closed_end(self._schedule(name), clock_us) for name in self.names]
+        return np.array(closed, np.int64)[self.codes]
+
+    def closing_us(self, end_us: np.ndarray) -> np.ndarray:
+        """Per row the clock time at which its window closes."""
+        closing = np.empty_like(end_us)
+        order = np.argsort(self.codes, kind="stable")
+        cuts = np.searchsorted(self.codes[order], np.arange(len(self.names) + 1))
+        for name, first, end in zip(self.names, cuts[:-1], cuts[1:], strict=True):
+            rows = order[first:end]
+            closing[rows] = closes(self._schedule(name), end_us[rows])
+        return closing
 
 
-def _late_pairs(
-    matches: Matches,
-    slots: Sequence[SlotSpec],
-    ts_us: np.ndarray,
-    closed_us: int,
-    late_rows: np.ndarray,
-) -> np.ndarray:
-    """(row, slot id) of every tuple that is late for a query."""
-    rows = np.flatnonzero(late_rows)
-    counts = np.diff(matches.offsets)[rows]
-    row = np.repeat(rows, counts)
-    if not len(row):
-        return np.empty((0, 2), np.int64)
-    position = np.concatenate(
-        [matches.slots[matches.offsets[r] : matches.offsets[r + 1]] for r in rows]
-    )
-    windows = [s.window for s in slots]
-    range_us = np.array([0 if w is None else w.range_us for w in windows], np.int64)[position]
-    slide_us = np.array([1 if w is None else w.slide_us for w in windows], np.int64)[position]
-    last_end = (ts_us[row] + range_us) // slide_us * slide_us
-    late = (last_end > ts_us[row]) & (last_end <= closed_us)
-    ids = np.array([s.slot for s in slots], np.int64)[position]
-    return np.stack([row[late], ids[late]], axis=1)
+def _late_columns(
+    late: LatePairs, slots: np.ndarray, ts_us: np.ndarray, closed_us: int | np.ndarray
+) -> pa.RecordBatch:
+    """What `<stream>.late` says of each late pair, and the row that it is about."""
+    punctuation_us = np.broadcast_to(closed_us, ts_us.shape)[late.rows]
+    columns = {
+        _ROW: pa.array(late.rows),
+        "_lateness_ms": pa.array((punctuation_us - ts_us[late.rows]) // 1000),
+        "_slot": pa.array(slots),
+        "_punctuation": pa.array(punctuation_us).cast(END),
+        "_missed": pa.array(late.missed),
+        "_first_missed": pa.array(late.first_us).cast(END),
+        "_last_missed": pa.array(late.last_us).cast(END),
+        "_lost": pa.array(late.lost),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _moved(late: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+    """Count rows from the task's first on."""
+    return late.set_column(0, _ROW, pc.add(late.column(_ROW), first_row))
 
 
 _known_slots: dict[str, tuple[int, dict[int, SlotSpec]]] = {}

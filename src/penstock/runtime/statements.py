@@ -7,7 +7,7 @@ an error in the last line leaves nothing of the first behind.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, assert_never
 
 from penstock.errors import PenstockError, QueryError
@@ -29,7 +29,7 @@ from penstock.plan.catalog import Catalog, Stream, did_you_mean
 from penstock.runtime.query import Query
 from penstock.runtime.show import describe_stream, show_queries, show_rings, show_streams
 from penstock.runtime.sinks.spec import SinkSpec, sink_of
-from penstock.runtime.streams import define_stream, with_disorder
+from penstock.runtime.streams import DISORDER_OPTIONS, define_stream, with_disorder
 from penstock.schema import Field, Schema
 
 if TYPE_CHECKING:
@@ -184,7 +184,8 @@ def _create_stream(script: _Script, statement: CreateStream) -> Action:
     try:
         stream = define_stream(statement.name, schema, options, engine.clock_us())
     except PenstockError as error:
-        named = next((o for o in statement.options if o.key in error.message.split()), None)
+        words = error.message.replace(":", " ").split()
+        named = next((o for o in statement.options if o.key in words), None)
         span = statement.span if named is None else named.span
         raise QueryError(error.message, error.hint, span) from None
     draft.streams[stream.name.lower()] = stream
@@ -255,7 +256,8 @@ def _figures(engine: Engine, name: str, statement: Explain) -> str:
     ring = next((r for r in engine.rings() if r["ring"] == status.ring), {})
     figures = ", ".join(f"{k} {v}" for k, v in ring.items() if k not in ("ring", "error") and v)
     return (
-        f"\nseen      state {status.state}, rows {status.rows}, late {status.late}; ring: {figures}"
+        f"\nseen      state {status.state}, rows {status.rows}, late {status.late},"
+        f" lost {status.lost}; ring: {figures}"
     )
 
 
@@ -270,14 +272,9 @@ def _set(script: _Script, statement: SetOption) -> Action:
 
         return act
     stream = draft.catalog.require(statement.stream, statement.span)
-    if option.key not in ("estimator", "slack"):
-        hint = did_you_mean(option.key, ("estimator", "slack"), "settings of a stream")
+    if option.key not in DISORDER_OPTIONS:
+        hint = did_you_mean(option.key, DISORDER_OPTIONS, "settings of a stream")
         raise QueryError(f"a stream has no setting {option.key}", hint, statement.span)
-    if option.key == "estimator":
-        kept = stream.slack_us if option.value == "fixed" else None
-        slack = None if kept is None else f"{kept} us"
-        new = with_disorder(replace(stream, slack_us=None), option.value, slack)
-    else:
-        new = with_disorder(stream, "fixed", option.value)
+    new = with_disorder(stream, **{option.key: option.value})
     draft.streams[new.name.lower()] = new
     return _then(lambda: engine.change_stream(new), f"{new.name}.{option.key} = {option.value}")

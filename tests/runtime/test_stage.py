@@ -1,0 +1,92 @@
+"""The stage without Spark: who is late, what is said of it, and what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.control.punctuation import NEVER_US
+from penstock.kernels.delays import UNKNOWN_US
+from penstock.kernels.selection import build_selection
+from penstock.plan.catalog import Stream, companion
+from penstock.plan.specs import Composition, Output, Partial, SlotSpec, Term, WindowSpec
+from penstock.runtime.stage import Stage, TaskReport
+from penstock.schema import Schema
+
+STREAM = Stream("S", Schema.of("id INT, ts TIMESTAMP"), "file", "ts")
+EVER = (Term(()),)
+SLOTS = (SlotSpec(7, EVER, WindowSpec(50, 10)), SlotSpec(9, EVER, WindowSpec(10, 10)))
+
+
+def stage(slots: tuple[SlotSpec, ...], preaggregated: bool) -> Stage:
+    partials = (Partial("count_star", None, "__p0"),) if preaggregated else ()
+    composition = Composition(
+        "window",
+        "S",
+        (),
+        () if preaggregated else ("id",),
+        (Output("n", "__a0"),),
+        "ts",
+        partials=partials,
+        partial_types=("bigint",) * len(partials),
+        preaggregated=preaggregated,
+    )
+    types = {f.name: f.type for f in STREAM.schema.fields}
+    return Stage(composition, STREAM, 1, slots, build_selection(slots, types), types)
+
+
+def in_batches(times_us: Sequence[int], *cuts: int) -> Iterator[pa.RecordBatch]:
+    """Tuples numbered from 0 on, cut into batches."""
+    schema = STREAM.schema.arrow()
+    ids = pa.array(range(len(times_us)), pa.int32())
+    whole = pa.record_batch([ids, pa.array(times_us, schema.field("ts").type)], schema=schema)
+    for begin, end in pairwise([0, *cuts, len(times_us)]):
+        yield whole.slice(begin, end - begin)
+
+
+def run(times_us: Sequence[int], closed_us: int, preaggregated: bool) -> TaskReport:
+    """What a task reports that reads three batches, and two when it reads again."""
+    report = TaskReport()
+    epoch = {"punctuation_us": closed_us, "clock_us": UNKNOWN_US, "newest": 0, "sources": None}
+    made = stage(SLOTS, preaggregated)
+    list(made.run(in_batches(times_us, 2, 3), epoch, report, lambda _: in_batches(times_us, 4)))
+    return report
+
+
+def micros(moment: Any) -> int:
+    return round(moment.timestamp() * 1_000_000)
+
+
+@pytest.mark.parametrize("preaggregated", [False, True])
+def test_late_tuples_are_counted_and_kept_whatever_the_batches_are(preaggregated: bool) -> None:
+    report = run([150, 101, 62, 149, 105], 120, preaggregated)
+    assert report.late == {7: 3, 9: 3}
+    assert report.lost == {7: 1, 9: 3}
+    kept = pa.Table.from_batches(report.late_rows).to_pylist()
+    assert [(r["id"], r["_slot"], r["_missed"], r["_lost"]) for r in kept] == [
+        (1, 7, 2, False),
+        (1, 9, 1, True),
+        (2, 7, 5, True),
+        (2, 9, 1, True),
+        (4, 7, 2, False),
+        (4, 9, 1, True),
+    ]
+    ends = [(micros(r["_first_missed"]), micros(r["_last_missed"])) for r in kept]
+    assert ends == [(110, 120), (110, 110), (70, 110), (70, 70), (110, 120), (110, 110)]
+    assert {micros(r["_punctuation"]) for r in kept} == {120}
+
+
+def test_nothing_is_late_before_the_first_punctuation() -> None:
+    report = run([150, -(10**9), 0, 1, 2], NEVER_US, preaggregated=True)
+    assert (report.late, report.lost, report.late_rows) == ({}, {}, [])
+
+
+def test_kept_tuples_have_the_columns_of_the_companion() -> None:
+    kept = run([0] * 5, 10**9, preaggregated=True).late_rows[0].schema
+    known = companion(STREAM, "late").schema.arrow()
+    slot = kept.get_field_index("_slot")
+    assert kept.set(slot, pa.field("_query", pa.string())).equals(known)
