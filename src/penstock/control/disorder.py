@@ -95,6 +95,7 @@ class Disorder:
         self.event_us = UNKNOWN_US
         self.last_event_us = UNKNOWN_US
         self.max_delay_us = 0
+        self.pace = (0, 0)  # tuples and clock time of the last epochs
         self.rows = self.untimed = self.ahead = self.behind = 0
         self.tally = Tally()
         self.profile = Profile(rules.ratio or _WATCHED_RATIO)
@@ -103,7 +104,6 @@ class Disorder:
         self.others: Schedule = LEARNING
         self._seen_at_us: int | None = None  # the engine's clock when tuples were last seen
         self._ahead_run = 0
-        self._pace = (0, 0)  # tuples and clock time of the last epochs
 
     # facts in
 
@@ -136,8 +136,8 @@ class Disorder:
             self._ahead_run = 0
         self.clock_us = max(self.clock_us, clock_us)
         if before_us != UNKNOWN_US and whole.rows:
-            rows, span = self._pace
-            self._pace = (rows // 2 + whole.rows, span // 2 + self.clock_us - before_us)
+            rows, span = self.pace
+            self.pace = (rows // 2 + whole.rows, span // 2 + self.clock_us - before_us)
 
     def _observe_source(self, key: str, facts: DelayFacts) -> None:
         if key == OTHERS:
@@ -259,7 +259,7 @@ class Disorder:
         if self.punctuation_us != NEVER_US and self.clock_us != UNKNOWN_US:
             lag_us = max(self.clock_us - self.punctuation_us, 0)
         p50, p95, p99 = quantiles(self.profile.long, (0.5, 0.95, 0.99)) if known else (None,) * 3
-        rows, span = self._pace
+        rows, span = self.pace
         waiting = None
         if lag_us is not None and span > 0:
             waiting = round(rows / span * mean_wait(self.profile.long, lag_us))
@@ -340,6 +340,7 @@ _PLAIN = (
     "event_us",
     "last_event_us",
     "max_delay_us",
+    "pace",
     "rows",
     "untimed",
     "ahead",

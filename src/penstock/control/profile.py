@@ -20,6 +20,7 @@ LONG, MEDIUM, SHORT = 1000, 10, 5  # expected losses that a sketch remembers
 RECENT_TUPLES = 100_000  # of the realised ratio that is shown
 _BLOCKS = 50
 _YOUNG = 0.3  # a young sketch forgets its beginning: it remembers this part of what it saw
+_FORGOTTEN = 0.001  # weight below which a tuple is no longer worth its place
 _STILL_RECENT = 0.4  # weight in the short sketch of a tuple that is still recent
 
 
@@ -47,7 +48,9 @@ class Profile:
             ("medium", MEDIUM / self.ratio),
             ("short", SHORT / self.ratio),
         ):
-            setattr(self, name, getattr(self, name) * math.exp(-rows / memory) + facts.delays)
+            weights = getattr(self, name) * math.exp(-rows / memory)
+            weights[weights < _FORGOTTEN] = 0.0
+            setattr(self, name, weights + facts.delays)
 
     def forget(self) -> None:
         """The delays have changed: what is older than the medium sketch misleads."""
@@ -71,7 +74,7 @@ class Profile:
         return float(EDGES[recent[-1] + 1]) if recent.size else 0.0
 
     def state(self) -> dict[str, Any]:
-        sketches = {n: sparse(getattr(self, n).round(4)) for n in ("long", "medium", "short")}
+        sketches = {n: sparse(getattr(self, n)) for n in ("long", "medium", "short")}
         return {"seen": self.seen, **sketches}
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -18,8 +18,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import EngineError, QueryError
-from penstock.language import parse
-from penstock.language.ast import BareSelect, CreateQuery, Select
+from penstock.language.ast import CreateQuery, Select
 from penstock.plan.bind import BoundQuery, bind
 from penstock.plan.catalog import Catalog, OptionValue, Stream, check_stream, did_you_mean
 from penstock.plan.codec import dumps
@@ -31,7 +30,8 @@ from penstock.runtime.compile import runs_in_reader
 from penstock.runtime.datasource import register_sources
 from penstock.runtime.dispatch import CallbackSink, Sink
 from penstock.runtime.manager import RingManager, output_schema
-from penstock.runtime.query import Query, QueryStatus
+from penstock.runtime.metrics import metrics_of
+from penstock.runtime.query import Query, QueryStatus, query_status
 from penstock.runtime.registry import QueryRow, Registry
 from penstock.runtime.session import active_session, check_session, start_spark
 from penstock.runtime.settings import Settings
@@ -40,7 +40,13 @@ from penstock.runtime.sinks.log import ResultLog
 from penstock.runtime.sinks.memory import MemorySink
 from penstock.runtime.sinks.rows import json_lines
 from penstock.runtime.sinks.spec import Callback, SinkSpec, sink_of
-from penstock.runtime.statements import Answer, run_script, start_of
+from penstock.runtime.statements import (
+    Answer,
+    one_select,
+    run_script,
+    same_statement,
+    start_of,
+)
 from penstock.runtime.streams import is_endless, own_names, readable, with_disorder
 from penstock.runtime.workspace import Workspace
 from penstock.schema import Field, Schema
@@ -205,21 +211,11 @@ class Engine:
             self.registry.put_stream(stream)
             self._manager.follow(stream)
 
-    def readers_of(self, stream: str) -> list[str]:
-        """Names of the running queries on a stream or on its companions."""
-        rings = {r.id: r.stream.lower() for r in self.registry.rings()}
-        own = stream.lower()
-        return [
-            q.name
-            for q in self.registry.queries()
-            if rings[q.ring] == own or rings[q.ring].startswith(own + ".")
-        ]
-
     def drop_stream(self, name: str, cascade: bool = False) -> None:
         """Remove a stream that nobody reads, or (cascade) with all who do."""
         with self._guard:
             stream = self.catalog.require(name)
-            readers = self.readers_of(stream.name)
+            readers = self.registry.readers_of(stream.name)
             if readers and not cascade:
                 names = ", ".join(readers[:5]) + (" …" if len(readers) > 5 else "")
                 raise EngineError(
@@ -268,7 +264,7 @@ class Engine:
         A function as sink is called with each Arrow table of results; registering the same text
         under the same name again attaches a new function to the running query.
         """
-        statement = _one_select(text)
+        statement = one_select(text)
         if sink is None and statement.sink is not None:
             sink = {o.key: o.value for o in statement.sink}
         try:
@@ -306,7 +302,7 @@ class Engine:
         with self._guard, self._manager.guard:
             name = name or self._free_name()
             if (known := self.registry.query(name)) is not None:
-                if callable(given) and _same_statement(known.text, text):
+                if callable(given) and same_statement(known.text, text):
                     return self._reattach(known, given)
                 raise EngineError(f"query {name} exists already", f"DROP QUERY {name} first")
             with self.registry.change():
@@ -395,16 +391,11 @@ class Engine:
         """State and counters of a query; see `Query.status`."""
         row = self.registry.query_by_slot(query.slot)
         ring = next(r for r in self.registry.rings() if r.id == row.ring)
-        state, error = row.state, row.error
-        if state == "running" and ring.state == "failed":
-            state, error = "failed", ring.error
-        elif state == "running" and not self._manager.is_open(ring.id):
-            state, error = "waiting", f"hand the stream over: engine.stream('{ring.stream}', …)"
-        return QueryStatus(state, row.ring, row.rows, row.late, row.lost, error)
+        return query_status(row, ring, self._manager.is_open(ring.id))
 
     def explain(self, text: str) -> str:
         """How a SELECT would be run (or is run)."""
-        statement = _one_select(text)
+        statement = one_select(text)
         try:
             return self.explain_plan(self.plan(statement.select))
         except QueryError as error:
@@ -419,11 +410,36 @@ class Engine:
         in_reader = runs_in_reader(composition, stream)
         return explain_query(plan.bound, plan.composed, plan.outputs, in_reader, sharing)
 
+    def disorder_of(self, query: Query) -> dict[str, Any]:
+        """How the disorder of a query's stream is judged; see `Query.disorder`."""
+        return self._manager.disorder(self.registry.query_by_slot(query.slot).ring)
+
     # running
 
     def rings(self) -> list[dict[str, Any]]:
         """Running, waiting and failed rings with their figures."""
         return self._manager.describe()
+
+    def metrics(self) -> dict[str, Any]:
+        """Figures of streams (with their disorder), rings and queries, as plain data.
+
+        >>> import json
+        >>> from penstock.testing import ScriptedStream
+        >>> engine = Engine(spark)
+        >>> readings = ScriptedStream(engine, "Readings", "id INT, ts TIMESTAMP", event_time="ts")
+        >>> text = "SELECT count(*) AS n FROM Readings [RANGE 1 SECOND DRATIO 1%]"
+        >>> query = engine.register(text, name="counts")
+        >>> readings.push([{"id": n, "ts": n} for n in range(3)])
+        >>> engine.await_idle()
+        >>> seen = json.loads(json.dumps(engine.metrics()))
+        >>> seen["queries"]["counts"]["state"], seen["streams"]["Readings"]["rows"]
+        ('running', 3)
+        >>> [ring] = seen["streams"]["Readings"]["rings"]
+        >>> ring["estimator"], ring["target"], ring["below"], ring["delay_max_us"]
+        ('quantile', 0.01, 0, 0)
+        >>> engine.stop()
+        """
+        return metrics_of(self.registry, self._manager)
 
     def await_idle(self, timeout: float = 120.0) -> None:
         """Wait until every ring has processed all that its source holds now."""
@@ -453,18 +469,6 @@ def _warm_up() -> None:
     from penstock.kernels.jit import warm_up
 
     warm_up()
-
-
-def _one_select(text: str) -> CreateQuery | BareSelect:
-    statements = parse(text)
-    if len(statements) != 1 or not isinstance(statements[0], (CreateQuery, BareSelect)):
-        raise EngineError("register takes one SELECT", "use execute for other statements")
-    return statements[0]
-
-
-def _same_statement(one: str, other: str) -> bool:
-    """Whether two texts say the same, however they are written."""
-    return _one_select(one).select == _one_select(other).select
 
 
 def _notes(plan: Plan, behind: bool) -> tuple[str, ...]:

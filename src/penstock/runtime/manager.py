@@ -323,6 +323,10 @@ class RingManager:
         known = self._registry.progress(ring)
         return known is not None and known[1]["event_us"] != UNKNOWN_US
 
+    def disorder(self, ring: str) -> dict[str, Any]:
+        """What is known of the disorder of a ring's stream; empty if the ring is not open."""
+        return self._epochs.metrics(ring) or {}
+
     def is_open(self, ring: str) -> bool:
         return ring in self._rings
 

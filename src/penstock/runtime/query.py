@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
+    from penstock.runtime.registry import QueryRow, RingRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,19 @@ class QueryStatus:
         return self.state
 
 
+def query_status(query: QueryRow, ring: RingRow, is_open: bool) -> QueryStatus:
+    """A query's own state, unless its ring has failed or waits for a DataFrame."""
+    state, error = query.state, query.error
+    if state == "running" and ring.state == "failed":
+        state, error = "failed", ring.error
+    elif state == "running" and not is_open:
+        state, error = "waiting", f"hand the stream over: engine.stream('{ring.stream}', …)"
+    return QueryStatus(state, query.ring, query.rows, query.late, query.lost, error)
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A continuous query: `results()`, `status`, `explain()`, `drop()`."""
+    """A continuous query: `results()`, `status`, `disorder`, `explain()`, `drop()`."""
 
     engine: Engine
     slot: int
@@ -50,6 +61,11 @@ class Query:
     @property
     def status(self) -> QueryStatus:
         return self.engine.status_of(self)
+
+    @property
+    def disorder(self) -> dict[str, Any]:
+        """How late its stream's tuples come and how the promised ratio is kept; plain data."""
+        return self.engine.disorder_of(self)
 
     def explain(self) -> str:
         """How the query is run: selection, windows, ring, with whom it shares."""

@@ -210,6 +210,22 @@ class Registry:
         sql = "SELECT coalesce(sum(rows), 0) FROM bad_records WHERE stream = ?"
         return int(self._rows(sql, stream)[0][0])
 
+    def stream_counts(self, stream: str) -> tuple[int, int, int]:
+        """Tuples read by the ring that read most; late and lost ones of all queries ever.
+
+        Rings of an earlier stream of that name have no progress any more and do not count.
+        """
+        read = (
+            "SELECT coalesce(max(coalesce(json_extract(p.facts, '$.rows'), 0)"
+            " + coalesce(json_extract(p.facts, '$.untimed'), 0)), 0)"
+            " FROM progress p JOIN rings r ON r.id = p.ring WHERE r.stream = ?"
+        )
+        missed = (
+            "SELECT coalesce(sum(q.late), 0), coalesce(sum(q.lost), 0) FROM queries q"
+            " JOIN rings r ON r.id = q.ring JOIN progress p ON p.ring = r.id WHERE r.stream = ?"
+        )
+        return (self._rows(read, stream)[0][0], *self._rows(missed, stream)[0])
+
     # rings
 
     def rings(self) -> list[RingRow]:
@@ -232,6 +248,15 @@ class Registry:
             " AND (?2 OR dropped IS NULL) ORDER BY slot"
         )
         return [QueryRow(*row) for row in self._rows(sql, ring, dropped)]
+
+    def readers_of(self, stream: str) -> list[str]:
+        """Names of the queries on a stream or on its companions."""
+        sql = (
+            "SELECT q.name FROM queries q JOIN rings r ON r.id = q.ring WHERE q.dropped IS NULL"
+            " AND (r.stream = ?1 OR substr(r.stream, 1, length(?1) + 1) = ?1 || '.' COLLATE NOCASE)"
+            " ORDER BY q.slot"
+        )
+        return [r[0] for r in self._rows(sql, stream)]
 
     def count_queries(self, ring: str) -> int:
         sql = "SELECT count(*) FROM queries WHERE ring = ? AND dropped IS NULL"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.control.punctuation import NEVER_US
 from penstock.plan.catalog import Stream
+from penstock.runtime.figures import instant, odd_times, share, span, target
 from penstock.runtime.sinks.spec import SinkSpec
 
 if TYPE_CHECKING:
@@ -16,33 +16,39 @@ Table = tuple[tuple[str, ...], list[tuple[Any, ...]]]
 
 
 def show_streams(engine: Engine) -> Table:
+    return streams_table(engine.registry.streams(), engine.metrics())
+
+
+def streams_table(streams: Iterable[Stream], metrics: Mapping[str, Any]) -> Table:
+    """A line per stream; where several window rings judge it, a line for each of them."""
     columns = (
-        "stream", "source", "columns", "event_time", "queries", "rows", "late", "bad",
-        "delay_ms", "punctuation",
+        "stream", "source", "queries", "rows", "late", "bad", "estimator", "target", "ratio",
+        "recent", "delay_p50", "delay_p99", "delay_max", "buffer", "waiting", "punctuation", "odd",
     )  # fmt: skip
-    rings = engine.registry.rings()
     rows = []
-    for stream in engine.registry.streams():
-        own = [r.id for r in rings if r.stream.lower() == stream.name.lower()]
-        known = [p for r in own if (p := engine.registry.progress(r)) is not None]
-        reached = max((p[2] for p in known), default=NEVER_US)
-        delays = [p[1]["max_delay_us"] for p in known if p[1]["max_delay_us"] is not None]
-        late = [q.late for r in own for q in engine.registry.queries(r, dropped=True)]
-        rows.append(
-            (
-                stream.name,
-                stream.source,
-                len(stream.schema.fields),
-                stream.event_time,
-                len(engine.readers_of(stream.name)),
-                max((p[1]["rows"] for p in known), default=0),
-                sum(late),
-                engine.registry.bad_count(stream.name),
-                max(delays) // 1000 if delays else None,
-                instant(reached),
-            )
-        )
+    for stream in streams:
+        known = metrics["streams"][stream.name]
+        counts = tuple(known[c] for c in ("queries", "rows", "late", "bad"))
+        for ring in known["rings"] or [None]:
+            disorder = (None,) * 11 if ring is None else _disorder(ring)
+            rows.append((stream.name, stream.source, *counts, *disorder))
     return columns, rows
+
+
+def _disorder(ring: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (
+        ring["estimator"],
+        target(ring["target"]),
+        share(ring["ratio"]),
+        share(ring["recent_ratio"]),
+        span(ring["delay_p50_us"]),
+        span(ring["delay_p99_us"]),
+        span(ring["delay_max_us"]),
+        span(ring["buffer_us"]),
+        ring["buffer_tuples"],
+        instant(ring["punctuation_us"]),
+        odd_times(ring),
+    )
 
 
 def show_queries(engine: Engine) -> Table:
@@ -83,14 +89,3 @@ def describe_stream(stream: Stream) -> Table:
     roles = {stream.event_time: "event time", stream.arrival_time: "arrival time"}
     rows = [(f.name, f.type, roles.get(f.name, "")) for f in stream.schema.fields]
     return ("column", "type", "role"), rows
-
-
-def instant(micros: int) -> str | None:
-    """An event time as text; None before the first punctuation."""
-    if micros == NEVER_US:
-        return None
-    try:
-        moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=micros)
-    except OverflowError:
-        return f"{micros} us"
-    return moment.isoformat(sep=" ", timespec="milliseconds")

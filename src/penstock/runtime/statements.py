@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, assert_never
 
-from penstock.errors import PenstockError, QueryError
+from penstock.errors import EngineError, PenstockError, QueryError
 from penstock.language import parse
 from penstock.language.ast import (
     BareSelect,
@@ -26,6 +26,7 @@ from penstock.language.ast import (
     Statement,
 )
 from penstock.plan.catalog import Catalog, Stream, did_you_mean
+from penstock.runtime.analyze import analyze
 from penstock.runtime.query import Query
 from penstock.runtime.show import describe_stream, show_queries, show_rings, show_streams
 from penstock.runtime.sinks.spec import SinkSpec, sink_of
@@ -238,7 +239,9 @@ def _explain(script: _Script, statement: Explain) -> Action:
         if name.lower() not in script.draft.queries:
             hint = did_you_mean(name, script.draft.queries, "queries")
             raise QueryError(f"query {name} not found", hint, statement.span)
-        return lambda: Answer(text=engine.query(name).explain() + _figures(engine, name, statement))
+        if statement.analyze:
+            return lambda: Answer(text=analyze(engine, name))
+        return lambda: Answer(text=engine.query(name).explain())
     if statement.analyze:
         raise QueryError(
             "EXPLAIN ANALYZE is for a running query",
@@ -247,18 +250,6 @@ def _explain(script: _Script, statement: Explain) -> Action:
         )
     plan = engine.plan(statement.select, script.draft.catalog)
     return lambda: Answer(text=engine.explain_plan(plan))
-
-
-def _figures(engine: Engine, name: str, statement: Explain) -> str:
-    if not statement.analyze:
-        return ""
-    status = engine.query(name).status
-    ring = next((r for r in engine.rings() if r["ring"] == status.ring), {})
-    figures = ", ".join(f"{k} {v}" for k, v in ring.items() if k not in ("ring", "error") and v)
-    return (
-        f"\nseen      state {status.state}, rows {status.rows}, late {status.late},"
-        f" lost {status.lost}; ring: {figures}"
-    )
 
 
 def _set(script: _Script, statement: SetOption) -> Action:
@@ -278,3 +269,15 @@ def _set(script: _Script, statement: SetOption) -> Action:
     new = with_disorder(stream, **{option.key: option.value})
     draft.streams[new.name.lower()] = new
     return _then(lambda: engine.change_stream(new), f"{new.name}.{option.key} = {option.value}")
+
+
+def one_select(text: str) -> CreateQuery | BareSelect:
+    statements = parse(text)
+    if len(statements) != 1 or not isinstance(statements[0], (CreateQuery, BareSelect)):
+        raise EngineError("register takes one SELECT", "use execute for other statements")
+    return statements[0]
+
+
+def same_statement(one: str, other: str) -> bool:
+    """Whether two texts say the same, however they are written."""
+    return one_select(one).select == one_select(other).select

@@ -1,0 +1,98 @@
+"""EXPLAIN ANALYZE: what a running query has seen, and how late its stream's tuples come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.control.disorder import SOURCES
+from penstock.control.profile import RECENT_TUPLES
+from penstock.runtime.figures import instant, odd_times, share, span, target
+from penstock.runtime.query import QueryStatus
+
+if TYPE_CHECKING:
+    from penstock.runtime.engine import Engine
+
+_SLOWEST = 5  # sources that are named
+
+
+def analyze(engine: Engine, name: str) -> str:
+    """The text of EXPLAIN for a running query, with its figures."""
+    query = engine.query(name)
+    status, metrics = query.status, engine.metrics()
+    rings = {ring["ring"]: ring for ring in metrics["rings"]}
+    judged = {r["ring"]: r for stream in metrics["streams"].values() for r in stream["rings"]}
+    lines = [query.explain(), seen_line(status, rings.get(status.ring, {}))]
+    if status.ring in judged:
+        lines += disorder_lines(judged[status.ring])
+    return "\n".join(lines)
+
+
+def seen_line(status: QueryStatus, ring: Mapping[str, Any]) -> str:
+    figures = ", ".join(f"{k} {v}" for k, v in ring.items() if k not in ("ring", "error") and v)
+    return (
+        f"seen      state {status.state}, rows {status.rows}, late {status.late},"
+        f" lost {status.lost}; ring: {figures}"
+    )
+
+
+def disorder_lines(disorder: Mapping[str, Any]) -> list[str]:
+    """How the promise is kept, how late tuples come, how long windows wait; then what is odd."""
+    lines = [f"{disorder['estimator']}: {_kept(disorder)}"]
+    if disorder["delay_max_us"] is not None:
+        lines.append(_delays(disorder))
+    if disorder["surging"]:
+        lines.append("surge: just now far more tuples are late; windows wait for the latest ones")
+    if odd_times(disorder):
+        lines.append(
+            f"odd times: {disorder['untimed']} without event time, {disorder['ahead']} too far"
+            f" ahead, {disorder['behind']} too far behind"
+        )
+    if disorder["sources"]:
+        lines += _sources(disorder)
+    return [f"{'' if n else 'disorder':10}{line}" for n, line in enumerate(lines)]
+
+
+def _kept(disorder: Mapping[str, Any]) -> str:
+    measured = disorder["rows"] - odd_times(disorder)
+    if not measured:
+        return "no tuple with a plausible event time yet"
+    aside = []
+    if disorder["target"] is not None:
+        aside.append(f"target {target(disorder['target'])}")
+    if measured > RECENT_TUPLES:
+        aside.append(f"last {RECENT_TUPLES}: {share(disorder['recent_ratio'])}")
+    below = "below their source's punctuation" if disorder["apart"] else "below the punctuation"
+    kept = f"{share(disorder['ratio'])} of {measured} tuples came {below}"
+    return f"{kept} ({'; '.join(aside)})" if aside else kept
+
+
+def _delays(disorder: Mapping[str, Any]) -> str:
+    found = ", ".join(f"{q} {span(disorder[f'delay_{q}_us'])}" for q in ("p50", "p95", "p99"))
+    parts = [f"delays {found}, max {span(disorder['delay_max_us'])}"]
+    if (buffer := span(disorder["buffer_us"])) is not None:
+        waiting = disorder["buffer_tuples"]
+        tuples = "" if waiting is None else f", about {waiting} tuples"
+        parts.append(f"buffer {buffer}{' at most' if disorder['apart'] else ''}{tuples}")
+    if (punctuation := instant(disorder["punctuation_us"])) is not None:
+        parts.append(f"punctuation {punctuation}")
+    return "; ".join(parts)
+
+
+def _sources(disorder: Mapping[str, Any]) -> list[str]:
+    """The sources that need the longest buffers, slowest first."""
+    sources = disorder["sources"]
+    slowest = sorted(sources.items(), key=lambda s: s[1]["lag_us"] or 0, reverse=True)[:_SLOWEST]
+    more = " or more" if len(sources) >= SOURCES else ""
+    count = f"{len(sources)}{more} source{'' if len(sources) == 1 else 's'}"
+    first = f"per {disorder['per']}: {count}{', the slowest' if len(sources) > _SLOWEST else ''}:"
+    return [first, *(f"  {_source(name, figures)}" for name, figures in slowest)]
+
+
+def _source(name: str, figures: Mapping[str, Any]) -> str:
+    shown = repr(name[1:]) if name.startswith("=") else "NULL"
+    lag, ratio = span(figures["lag_us"]), share(figures["ratio"])
+    parts = [f"p99 {span(figures['delay_p99_us'])}"]
+    parts += [f"lag {lag}"] if lag is not None else []
+    parts += [f"ratio {ratio}"] if ratio is not None else []
+    return f"{shown} {' '.join(parts)}"
