@@ -19,7 +19,7 @@ from tests.reference import window_ends
 
 from penstock import Engine
 
-FILES, ROWS = 24, 800
+FILES, ROWS = 16, 1200
 RATIO = 0.05
 RANGE_US, SLIDE_US = 8_000_000, 2_000_000
 START_US = 1_700_000_000_000_000
@@ -78,7 +78,7 @@ def run_ratios(engine: Engine, folder: Path) -> dict[str, Any]:
 
 
 def answers(engine: Engine) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"metrics": {}}
     for name in QUERIES:
         query = engine.query(name)
         rows = [
@@ -87,6 +87,7 @@ def answers(engine: Engine) -> dict[str, Any]:
         ]
         status = query.status
         found[name] = {"rows": sorted(rows), "late": status.late, "lost": status.lost}
+        found["metrics"][name] = query.disorder
     late = engine.query("late").results()
     kept = zip(late["_query"].to_pylist(), late["_missed"].to_pylist(), strict=True)
     found["kept"] = sorted([query, missed, n] for (query, missed), n in Counter(kept).items())

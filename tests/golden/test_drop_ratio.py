@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+import subprocess
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.chaos.processes import PATIENCE_S, kill, started, told, wait_for
 from tests.golden.ratios import (
     FILES,
     QUERIES,
     RATIO,
     ROWS,
-    STREAM,
     expected_hop,
     ratio_rows,
     run_ratios,
@@ -23,7 +27,7 @@ from penstock.testing import ManualClock, ScriptedStream, quick_engine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DAY_US = 86_400_000_000
+RUNNER = "tests.chaos.ratio_runner"
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +35,7 @@ def straight(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
     folder = tmp_path_factory.mktemp("ratios") / "in"
     write_ratio_rows(ratio_rows(1), folder)
     with quick_engine(spark, bounded=True) as engine:
-        found = run_ratios(engine, folder)
-        found["metrics"] = {name: engine.query(name).disorder for name in QUERIES}
-    return found
+        return run_ratios(engine, folder)
 
 
 def test_what_is_late_follows_exactly_from_the_punctuations(straight: dict[str, Any]) -> None:
@@ -78,25 +80,35 @@ def test_each_source_keeps_its_own_promise(straight: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_a_restart_and_other_parallelism_change_nothing(
-    spark: SparkSession, tmp_path: Path, straight: dict[str, Any]
-) -> None:
-    files = ratio_rows(1)
-    write_ratio_rows(files[:15], tmp_path / "in")
-    with quick_engine(spark, tmp_path / "w", settings={"parallelism": 3}) as engine:
-        engine.execute(STREAM.format(folder=tmp_path / "in"))
-        with engine.together():
-            for name, text in QUERIES.items():
-                engine.register(text, name)
-            engine.register("SELECT * FROM S.late", "late")
-        engine.await_idle()
-    write_ratio_rows(files, tmp_path / "all")
-    for path in sorted((tmp_path / "all").iterdir())[15:]:
-        path.rename(tmp_path / "in" / path.name)
-    with quick_engine(spark, tmp_path / "w", bounded=True, settings={"parallelism": 2}) as engine:
-        found = run_ratios(engine, tmp_path / "in")
-        found["metrics"] = {name: engine.query(name).disorder for name in QUERIES}
-    assert found == straight  # the metrics too
+def test_killed_engines_keep_the_same_promise(tmp_path: Path, straight: dict[str, Any]) -> None:
+    """kill -9 twice, two tasks instead of one: the same punctuations, rows and counters."""
+    write_ratio_rows(ratio_rows(1), tmp_path / "in")
+    for files in (FILES // 4, FILES // 2):
+        with started(RUNNER, tmp_path) as process:
+            wait_for(
+                lambda at=files: _files_read(tmp_path / "w") >= at or process.poll() is not None
+            )
+            assert process.poll() is None, told(tmp_path)
+            kill(process)
+    with started(RUNNER, tmp_path) as process:
+        assert process.wait(PATIENCE_S) == 0, told(tmp_path)
+    last = (tmp_path / "stdout").read_text(encoding="utf-8").splitlines()[-1]
+    assert json.loads(last) == straight
+
+
+def _wait_for_files(workspace: Path, files: int, process: subprocess.Popen[bytes]) -> None:
+    wait_for(lambda: _files_read(workspace) >= files or process.poll() is not None)
+
+
+def _files_read(workspace: Path) -> int:
+    """How many files the ring that is furthest has begun to read."""
+    catalog = f"file:{workspace / 'catalog.sqlite'}?mode=ro"
+    try:
+        with closing(sqlite3.connect(catalog, uri=True)) as db:
+            rows = db.execute("SELECT count(*) FROM consumed GROUP BY ring").fetchall()
+    except sqlite3.Error:
+        return 0
+    return max((n for (n,) in rows), default=0)
 
 
 def test_an_idle_stream_closes_its_windows_by_the_clock(

@@ -197,10 +197,11 @@ def _first_clock(times: Ints, trust_us: int) -> int:
 @inner
 def _apart(a: int, b: int) -> int:
     """a - b, which a false time may make too large for an integer."""
-    difference = a - b
-    if (difference < 0) != (a < b):
-        return _FURTHEST_APART if a > b else -_FURTHEST_APART
-    return difference
+    if b < 0 and a > _FURTHEST_APART + b:
+        return _FURTHEST_APART
+    if b > 0 and a < b - _FURTHEST_APART:
+        return -_FURTHEST_APART
+    return a - b
 
 
 @inner

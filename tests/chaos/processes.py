@@ -1,0 +1,81 @@
+"""Engines in processes of their own: started, and killed with SIGKILL."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 300
+
+
+@contextmanager
+def started(module: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A module of the tests run with WORKSPACE INPUT OUTPUT, all below `folder`."""
+    process = _start(module, folder)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _start(module: str, folder: Path) -> subprocess.Popen[bytes]:
+    places = [str(folder / name) for name in ("w", "in", "out")]
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    with open(folder / "stdout", "wb") as out, open(folder / "stderr", "wb") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *places],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=errors,
+        )
+
+
+def told(folder: Path) -> str:
+    return (folder / "stderr").read_text(encoding="utf-8", errors="replace")[-3000:]
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill the engine alone; Spark's JVM and its Python workers must follow by themselves."""
+    family = _descendants(process.pid)
+    assert any("java" in _command(pid) for pid in family)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    wait_for(lambda: not any(_command(pid) for pid in family))
+
+
+def _descendants(pid: int) -> list[int]:
+    found = []
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in _read(children).split():
+            found += [int(child), *_descendants(int(child))]
+    return found
+
+
+def _command(pid: int) -> str:
+    """The command line of a process; empty once it is gone."""
+    return _read(Path(f"/proc/{pid}/cmdline"))
+
+
+def _read(path: Path) -> str:
+    """A file of /proc; empty if its thread or process has just ended."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def wait_for(until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not until():
+        assert time.monotonic() < deadline, "nothing happened for too long"
+        time.sleep(0.05)
