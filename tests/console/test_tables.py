@@ -7,7 +7,7 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.console.tables import cell, plain_lines, print_table
+from penstock.console.tables import cell, fitting, plain_lines, print_table
 
 
 def test_numbers_are_aligned_right_and_text_left() -> None:
@@ -35,3 +35,12 @@ def test_an_empty_table_says_that_it_has_no_rows() -> None:
     out = io.StringIO()
     print_table(("a",), [], out)
     assert out.getvalue() == "a\n-\n(no rows)\n"
+
+
+def test_a_table_too_wide_for_the_terminal_is_turned_if_that_fits() -> None:
+    columns, rows = ("stream", "delay_p99", "delay_max"), [("S", "1.2 s", 0), ("T", None, 3)]
+    turned = (("stream", "S", "T"), [("delay_p99", "1.2 s", "NULL"), ("delay_max", "0", "3")])
+    assert fitting(columns, rows, 32) == (columns, rows)
+    assert fitting(columns, rows, 31) == fitting(columns, rows, 26) == turned
+    assert fitting(columns, rows, 25) == (columns, rows)
+    assert fitting(columns, [], 5) == (columns, [])

@@ -1,15 +1,17 @@
 """`penstock demo`: queries come and go on a running stream, and one can watch.
 
-A generated stream of sensor readings arrives out of order. Selections and windows are registered
-and dropped while it runs; queries of one composition share a ring, which goes on as it is.
+A generated stream of sensor readings arrives out of order; windows wait just long enough to miss no
+more than 1% of it (DRATIO 1%). Selections and windows are registered and dropped while it runs;
+queries of one composition share a ring, which goes on as it is.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -20,6 +22,7 @@ from penstock.console.progress import engine_for, working
 from penstock.console.results import by_window
 from penstock.console.tables import print_table
 from penstock.runtime.engine import Engine
+from penstock.runtime.figures import share, span, target
 from penstock.runtime.sinks.rows import python_rows
 
 _ALERTS = 40
@@ -28,7 +31,7 @@ _LINE_EVERY_S = 5.0
 _STREAM = """
     CREATE STREAM Sensors (id INT, room STRING, temp DOUBLE, ts TIMESTAMP, arrived TIMESTAMP)
       WITH (source = 'generator', start = 'now', rate = 2000, seed = 7,
-            event_time = 'ts', arrival_time = 'arrived', slack = '500 ms',
+            event_time = 'ts', arrival_time = 'arrived',
             delay = 'lognormal(150 ms, 1.1)', max_delay = '8 s',
             generate = 'id: uniform(1, 100); room: choice(kitchen*2, hall, attic, cellar);
                         temp: normal(21, 5)')
@@ -36,11 +39,12 @@ _STREAM = """
 _HOT = "SELECT id, room, temp, ts FROM Sensors WHERE temp > 33"
 _ROOMS = """
     SELECT room, count(*) AS readings, avg(temp) AS mean, max(temp) AS hottest
-    FROM Sensors [RANGE 3 SECONDS SLIDE 1 SECOND] GROUP BY room
+    FROM Sensors [RANGE 3 SECONDS SLIDE 1 SECOND DRATIO 1%] GROUP BY room
 """
 _WARM = """
     SELECT room, count(*) AS readings, avg(temp) AS mean, max(temp) AS hottest
-    FROM Sensors [RANGE 2 SECONDS] WHERE temp > 25 AND room IN ('attic', 'kitchen') GROUP BY room
+    FROM Sensors [RANGE 2 SECONDS DRATIO 1%]
+    WHERE temp > 25 AND room IN ('attic', 'kitchen') GROUP BY room
 """
 
 
@@ -158,6 +162,15 @@ def _play(stage: Stage, watch: Watch, seconds: float) -> Figures:
     return figures
 
 
+def _bargain(disorder: Mapping[str, Any]) -> str:
+    """What a drop ratio buys."""
+    return (
+        f"DRATIO {target(disorder['target'])}: {share(disorder['ratio'])} of the tuples came too"
+        f" late, and windows wait {span(disorder['buffer_us'])} instead of the"
+        f" {span(disorder['delay_max_us'])} that the slowest tuple took"
+    )
+
+
 def _summarise(stage: Stage, watch: Watch, figures: Figures) -> None:
     console = Console(highlight=False, soft_wrap=True)
     results = sum(t.rows for t in stage.tallies.values())
@@ -174,6 +187,8 @@ def _summarise(stage: Stage, watch: Watch, figures: Figures) -> None:
         if (latency := stage.tallies[name].latency_s) is not None:
             since = "a window's end" if name == "rooms" else "the event"
             console.print(f"{name}: results {latency:.1f} s after {since}, in the median")
+    if (disorder := figures.disorder) is not None and disorder["buffer_us"] is not None:
+        console.print(_bargain(disorder))
     console.print(
         f"{figures.late:,} times a tuple came after a window of a query had closed: counted and"
         " kept, to be queried as Sensors.late"

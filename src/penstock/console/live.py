@@ -7,7 +7,7 @@ import statistics
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from penstock.console.tables import rich_table
+from penstock.runtime.figures import instant, share, span, target
 
 if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
@@ -61,8 +62,8 @@ class Figures:
     seconds: float
     rows: int
     rows_per_s: float
-    delay_ms: int
     late: int
+    disorder: Mapping[str, Any] | None  # of the stream's first window ring
     queries: dict[str, str]  # name -> state
     rings: tuple[dict[str, Any], ...]
 
@@ -79,21 +80,20 @@ class Watch:
         self._batches: dict[str, int] = {}
 
     def look(self) -> Figures:
-        answer = self._engine.execute("SHOW STREAMS")[0]
-        found = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
-        stream = next(s for s in found if s["stream"] == self._stream)
+        metrics = self._engine.metrics()
+        stream = metrics["streams"][self._stream]
         now, rows = time.monotonic(), int(stream["rows"])
         self._looks.append((now, rows))
         then, before = self._looks[0]
-        rings = tuple(self._engine.rings())
+        rings = tuple(metrics["rings"])
         self._note_restarts(rings)
         return Figures(
             now - self._began,
             rows,
             (rows - before) / (now - then) if now > then else 0.0,
-            int(stream["delay_ms"] or 0),
-            int(stream["late"] or 0),
-            {q.name: q.status.state for q in self._engine.queries()},
+            int(stream["late"]),
+            next(iter(stream["rings"]), None),
+            {name: query["state"] for name, query in metrics["queries"].items()},
             rings,
         )
 
@@ -130,6 +130,7 @@ class Screen:
             return Group(Text("…"))
         return Group(
             Text(headline(figures), style="bold"),
+            Text("       " + promise(figures.disorder)),
             rich_table(_QUERY_COLUMNS, query_rows(figures.queries, self._tallies)),
             rich_table(
                 ("ring", "slots", "batch", "batch ms", "state"),
@@ -142,9 +143,24 @@ class Screen:
 
 def headline(figures: Figures) -> str:
     """The stream in one line."""
+    latest = figures.disorder and span(figures.disorder["delay_max_us"])
     return (
         f"{figures.seconds:3.0f} s  {figures.rows:,} tuples ({figures.rows_per_s:,.0f}/s), out of"
-        f" order by up to {figures.delay_ms / 1000:.1f} s, {figures.late:,} too late"
+        f" order by up to {latest or '…'}, {figures.late:,} too late"
+    )
+
+
+def promise(disorder: Mapping[str, Any] | None) -> str:
+    """What share of tuples may come too late, what share does, and what that costs in time."""
+    if disorder is None or disorder["buffer_us"] is None:
+        return "no window can close yet"
+    waiting = disorder["buffer_tuples"]
+    tuples = "" if waiting is None else f" ({waiting:,} tuples)"
+    allowed = target(disorder["target"])
+    return (
+        f"too late: {share(disorder['ratio']) or '…'}{f' of {allowed} allowed' if allowed else ''};"
+        f" windows wait {span(disorder['buffer_us'])}{tuples},"
+        f" complete up to {str(instant(disorder['punctuation_us']))[-12:]}"
     )
 
 
@@ -153,8 +169,8 @@ def status_line(figures: Figures, tallies: dict[str, Tally]) -> str:
     results = sum(tally.rows for tally in tallies.values())
     busiest = max((int(r.get("batch_ms") or 0) for r in figures.rings), default=0)
     return (
-        f"{headline(figures)}; {len(figures.queries)} queries on {len(figures.rings)} rings,"
-        f" batches of {busiest} ms, {results:,} results"
+        f"{headline(figures)}; {promise(figures.disorder)}; {len(figures.queries)} queries on"
+        f" {len(figures.rings)} rings, batches of {busiest} ms, {results:,} results"
     )
 
 

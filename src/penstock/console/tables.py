@@ -93,7 +93,8 @@ def print_table(
     """A whole table, in the way that suits where it goes."""
     known = [tuple(row) for row in rows]
     if out.isatty() and len(known) <= _RICH_ROWS:
-        Console(file=out, highlight=False).print(rich_table(columns, known, title))
+        console = Console(file=out, highlight=False)
+        console.print(rich_table(*fitting(columns, known, console.width), title))
         return
     if title is not None:
         out.write(f"{title}\n")
@@ -102,6 +103,22 @@ def print_table(
     if not known:
         out.write("(no rows)\n")
     out.flush()
+
+
+def fitting(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], width: int
+) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+    """The table, or, if only that fits into the width, the table turned: a line per column."""
+    if not rows or _width(columns, rows) <= width:
+        return columns, rows
+    head, *rest = zip(columns, *([cell(v) for v in row] for row in rows), strict=True)
+    return (head, rest) if _width(head, rest) <= width else (columns, rows)
+
+
+def _width(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> int:
+    """Of a rich table: three between columns, one at each edge."""
+    widths = [max(cell_len(cell(v)) for v in column) for column in zip(columns, *rows, strict=True)]
+    return sum(widths) + 3 * (len(widths) - 1) + 2
 
 
 def rich_table(

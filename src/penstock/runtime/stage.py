@@ -216,7 +216,8 @@ class Stage:
         arrival_us = None
         if (arrival := self.stream.arrival_time) is not None:
             arrived = _valid(batch, arrival)
-            arrival_us = np.where(arrived, _micros(batch, arrival), UNKNOWN_US)
+            if arrived.any() or clock_us != UNKNOWN_US:  # else only event times can start the clock
+                arrival_us = np.where(arrived, _micros(batch, arrival), UNKNOWN_US)
         trust_us = self.stream.trust_us
         facts = disorder_facts(
             ts_us, mask, arrival_us, clock_us, trust_us, closed_us, epoch["newest"]
