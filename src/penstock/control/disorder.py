@@ -178,6 +178,8 @@ class Disorder:
             reached: int | None = clock_us
         elif self.rules.per:
             lags = [lag for s in self._active() if (lag := self._lag(s.estimator)) is not None]
+            if isinstance(self.estimator, Quantile):
+                clock_us = self.estimator.confirmed(clock_us)
             reached = clock_us - max(lags) if lags else None
         else:
             reached = self.estimator.reach(clock_us)
@@ -215,6 +217,8 @@ class Disorder:
         return silent_us if silent_us > idle_us else 0
 
     def _lag(self, estimator: Estimator) -> int | None:
+        if isinstance(estimator, Quantile):  # whatever the clock just did
+            return None if estimator.lag_us is None else int(estimator.lag_us)
         reached = estimator.reach(self.clock_us)
         return None if reached is None else max(self.clock_us - reached, 0)
 

@@ -285,11 +285,13 @@ class Quantile:
         return self.ratio * min(max(self.AIM + self.credit / patience + more, least), most)
 
     def reach(self, clock_us: int) -> int | None:
-        if self.lag_us is None:
-            return None
-        if self.held_us is not None and clock_us <= self.clock_us:
-            clock_us = min(clock_us, self.held_us)
-        return clock_us - int(self.lag_us)
+        return None if self.lag_us is None else self.confirmed(clock_us) - int(self.lag_us)
+
+    def confirmed(self, clock_us: int) -> int:
+        """The clock as far as it is followed: a leap only in the next epoch."""
+        if self.held_us is None or clock_us > self.clock_us:
+            return clock_us
+        return min(clock_us, self.held_us)
 
     def state(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _QUANTILE_STATE}
