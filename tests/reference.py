@@ -170,7 +170,6 @@ def disorder_facts(
     clock: int | None,
     trust: int,
     closings: Sequence[int],
-    convinced: int,
 ) -> dict[str, Any]:
     """rows: event and arrival time, None where there is none; None for times not known."""
     timed = [
@@ -185,22 +184,20 @@ def disorder_facts(
         "rows": len(timed),
         "untimed": len(rows) - len(timed),
         "first_clock": clock,
-        "furthest": max(nows, default=None),
         "last_event": max((time for time, _, _ in timed), default=None),
         "ahead": 0,
         "behind": 0,
     }
     plausible: list[tuple[int, int, bool]] = []
-    refused = 0
+    jumps: list[int] = []
     for time, now, closed in timed:
         believed = True
         if now is not None and clock is not None:
-            if now > clock + trust and refused + 1 < convinced:
+            if now > clock + trust:
                 believed = False
-                refused += 1
+                jumps.append(now)
             else:
                 clock = max(clock, now)
-                refused = 0
         if not believed or clock is None or time > clock + trust:
             facts["ahead"] += 1
         elif time < clock - trust:
@@ -210,6 +207,7 @@ def disorder_facts(
     latest = max((time for time, _, _ in plausible), default=None)
     return facts | {
         "clock": clock,
+        "jump": min(jumps, default=None),
         "event": latest,
         "below": sum(below for _, _, below in plausible),
         "delays": [delay for _, delay, _ in plausible],

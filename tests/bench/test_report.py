@@ -37,6 +37,16 @@ def test_a_report_shows_every_column_of_every_row() -> None:
         assert part in text
 
 
+def test_rows_of_different_shapes_are_shown_in_tables_of_their_own() -> None:
+    rows = [{"kind": "one", "first": 1}, {"kind": "two", "second": 2}]
+    console = Console(file=io.StringIO(), width=120)
+    Report("x", False, rows, {"deep": {"d": 5}, "c": 3}, split_by="kind").show(console)
+    text = console.file.getvalue()
+    assert text.index("one") < text.index("first") < text.index("two") < text.index("second")
+    assert "kind" not in text
+    assert "deep" not in text
+
+
 def test_figures_are_short_where_digits_mean_nothing() -> None:
     assert [shown(v) for v in (1234567.8, 0.012345, 12, False, "a", None)] == [
         "1,234,568", "0.0123", "12", "no", "a", "",
@@ -53,6 +63,11 @@ def test_an_unknown_benchmark_is_refused_with_those_there_are(capsys) -> None:
 def test_a_report_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
     with pytest.raises(PenstockError, match="cannot be written"):
         run("window", quick=True, json_path=tmp_path / "missing" / "r.json")
+
+
+def test_plots_are_refused_before_the_work_where_there_are_none(tmp_path: Path) -> None:
+    with pytest.raises(PenstockError, match="window has no plots"):
+        run("window", quick=True, plots=tmp_path)
 
 
 def test_without_a_name_the_benchmarks_are_listed(capsys) -> None:

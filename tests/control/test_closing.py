@@ -21,6 +21,7 @@ from penstock.control.closing import (
 )
 
 MS = 1_000
+FAR = 2**61
 lags = st.integers(0, 100_000 * MS)
 touched = st.integers(-50_000 * MS, 50_000 * MS)
 
@@ -36,7 +37,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
 
 
 def closing(schedule: Schedule, end_us: int) -> int:
-    return int(closes(schedule, np.array([end_us]))[0])
+    return int(closes(schedule, np.array([end_us]), FAR)[0])
 
 
 @given(schedules(), st.integers(-200_000, 300_000), st.integers(-200_000, 300_000))
@@ -49,7 +50,7 @@ def test_a_window_is_closed_exactly_when_its_time_has_come(
 
 @given(schedules(), st.lists(st.integers(-200_000, 300_000), min_size=2, max_size=30))
 def test_later_windows_never_close_before_earlier_ones(schedule: Schedule, ends: list[int]) -> None:
-    times = closes(schedule, np.sort(np.array(ends)) * MS)
+    times = closes(schedule, np.sort(np.array(ends)) * MS, FAR)
     assert (np.diff(times) >= 0).all()
     assert (times % MS == 0).all()  # Spark's watermark counts milliseconds
 
@@ -72,6 +73,15 @@ def test_forgetting_the_past_changes_no_open_window(
     assert closing(kept, closed + 1 + beyond) == closing(schedule, closed + 1 + beyond)
     assert closed_end(kept, clock_us) == closed
     assert longest_lag(kept) <= longest_lag(schedule)
+
+
+@given(schedules(), lags, touched)
+def test_windows_of_implausible_times_have_one_closing_time(
+    schedule: Schedule, lag: int, at: int
+) -> None:
+    ends = np.array([at + 1, at + 10**9])
+    changed = with_lag(schedule, lag, at - 5_000)
+    assert (closes(schedule, ends, at) == closes(changed, ends, at)).all()
 
 
 @given(schedules())

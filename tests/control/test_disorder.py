@@ -78,6 +78,15 @@ def test_a_clock_that_really_jumped_is_followed_after_some_tuples() -> None:
     assert disorder.ahead == 64
 
 
+def test_a_jump_goes_no_further_than_the_least_of_the_times_that_convince() -> None:
+    disorder = Disorder(Rules("max", live=True))
+    feed(disorder, [(10, 10)])
+    later, absurd = 10 + 3 * 86_400, 10**11
+    for _ in range(2):
+        feed(disorder, [(absurd, absurd), *[(later + i, later + i) for i in range(40)]])
+    assert disorder.clock_us == later * S
+
+
 def test_one_stray_time_does_not_count_towards_a_jump() -> None:
     disorder = Disorder(Rules("max", live=True))
     feed(disorder, [(10, 10)])
@@ -111,6 +120,105 @@ def test_mixed_sources_wait_for_the_slowest_that_is_not_silent() -> None:
         if second < 169:
             assert reached <= (second + 1 - 30) * S
     assert reached == 174 * S  # the slow one is silent for longer than its delay
+
+
+def test_one_future_time_does_not_freeze_the_lag_of_a_source() -> None:
+    disorder = Disorder(Rules("max", live=True, per=True, apart=True))
+    for second in range(200):
+        delay = 0.5 if second < 100 else 20
+        times = [(second + i / 10 - delay, second + i / 10) for i in range(10)]
+        if second == 3:
+            times.append((50 * 365 * 86_400, second + 1))
+        facts = seen(disorder, times)
+        disorder.observe(facts, {"=a": facts}, 0)
+        disorder.decide(0, 2 * S)
+    assert disorder.sources["=a"].schedule[-1].lag_us >= 20 * S
+    assert disorder.others[-1].lag_us >= 20 * S
+    assert disorder.end(2 * S) > 50 * 365 * 86_400 * S
+
+
+def test_mixed_sources_are_followed_when_there_are_too_many(monkeypatch: Any) -> None:
+    monkeypatch.setattr("penstock.control.disorder.SOURCES", 3)
+    disorder = Disorder(Rules("max", live=True, per=True))
+    for second in range(300):  # every minute three others
+        feed(disorder, [(second, second + 1)], source=f"={second // 60}-{second % 3}")
+    assert disorder.punctuation_us >= 290 * S
+    assert len(disorder.sources) == 3
+
+
+def test_a_source_with_open_windows_is_not_forgotten(monkeypatch: Any) -> None:
+    monkeypatch.setattr("penstock.control.disorder.SOURCES", 1)
+    disorder = Disorder(Rules("max", live=True, per=True, apart=True))
+    feed(disorder, [(100, 101)], source="=a")
+    feed(disorder, [(105, 106)], source="=b")
+    assert list(disorder.sources) == ["=a"]  # RANGE is 10 s: its window may still be open
+    feed(disorder, [(500, 501)], source="=b")
+    feed(disorder, [(501, 502)], source="=b")
+    assert list(disorder.sources) == ["=b"]
+
+
+def test_a_slack_is_the_same_for_every_source() -> None:
+    disorder = Disorder(Rules("fixed", slack_us=5 * S, live=True, per=True, apart=True))
+    for second in range(100):
+        feed(disorder, [(second, second + 1)], source=f"={second % 2}")
+    lags = {s.schedule[-1].lag_us for s in disorder.sources.values()}
+    assert lags == {6 * S} == {disorder.others[-1].lag_us}
+    mixed = Disorder(Rules("fixed", slack_us=5 * S, live=True, per=True))
+    assert feed(mixed, [(100, 101)], source="=a") == 95 * S
+
+
+def test_many_sources_keep_their_lags_over_a_restart() -> None:
+    disorder = Disorder(Rules("quantile", 0.05, live=True, per=True, apart=True))
+    random = np.random.default_rng(2)
+    for second in range(60):
+        facts = {}
+        for number in range(70):
+            event = second + np.sort(random.uniform(0, 1, 10)) - random.exponential(3, 10)
+            facts[f"={number}"] = seen(disorder, [(e, second + 1) for e in event])
+        disorder.observe(facts["=0"], facts, 0)
+        disorder.decide(0, S)
+    again = Disorder(disorder.rules)
+    again.restore(json.loads(json.dumps(disorder.state())))
+    calm = seen(again, [(60.9, 61)])
+    again.observe(calm, dict.fromkeys(again.sources, calm), 0)
+    for key, source in disorder.sources.items():
+        before, after = source.estimator.lag_us, again.sources[key].estimator.lag_us  # type: ignore[attr-defined]
+        assert after >= 0.8 * before
+
+
+def test_an_idle_stream_is_idle_after_a_restart_too() -> None:
+    disorder = Disorder(Rules("max", live=True))
+    feed(disorder, [(100, 100), (95, 100)], now_s=100)
+    again = Disorder(Rules("max", idle_us=5 * S, live=True))
+    again.restore(json.loads(json.dumps(disorder.state())))
+    assert again.decide(106 * S, 10 * S, S) == 101 * S
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (Rules("fixed", slack_us=S), Rules("fixed", slack_tuples=3)),
+        (Rules("fixed", slack_tuples=3), Rules("fixed", slack_us=S)),
+        (Rules("quantile", 0.01), Rules("max")),
+        (Rules("normal", 0.01), Rules("quantile", 0.01)),
+    ],
+)
+def test_another_estimator_takes_over_without_going_back(before: Rules, after: Rules) -> None:
+    disorder = Disorder(before)
+    for second in range(50):
+        reached = feed(disorder, [(second + i / 10 - 2, second + i / 10) for i in range(10)])
+    other = Disorder(after)
+    other.restore(json.loads(json.dumps(disorder.state())))
+    assert feed(other, [(50 + i / 10, 50 + i / 10) for i in range(10)]) >= reached
+    if after.estimator == "max":
+        assert other.punctuation_us <= 49 * S  # it knows the largest delay so far
+
+
+def test_times_near_the_end_of_an_integer_can_be_stored() -> None:
+    disorder = Disorder(Rules("max"))
+    facts = DelayFacts(1, clock_us=0, event_us=0, last_event_us=2**63 - 1)
+    disorder.observe(facts, {}, 0)
+    assert disorder.end(10 * S) < 2**63
 
 
 def _states() -> list[Disorder]:

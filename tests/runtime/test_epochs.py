@@ -18,6 +18,7 @@ from penstock.runtime.registry import Registry, RingRow
 from penstock.runtime.sources.planner import Work
 
 SECOND = 1_000_000
+DAY_US = 86_400 * SECOND
 
 
 class Items:
@@ -55,7 +56,9 @@ class World:
         if new:
             self.registry.add_ring(RingRow(name, "S", dumps(composition), "{}", "running", None, 0))
             self.registry.inherit_position(name, "S", event_time)
-        state = RingEpochs(name, composition, self.source, Disorder(Rules("fixed")), hold=False)
+        state = RingEpochs(
+            name, composition, self.source, Disorder(Rules("fixed")), DAY_US, hold=False
+        )
         self.keeper.open(state)
         return state
 

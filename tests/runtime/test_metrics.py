@@ -46,7 +46,8 @@ class World:
         row = RingRow(name, stream.name, dumps(composition), "{}", "running", None, 0)
         self.registry.add_ring(row)
         rules = rules_of(stream, composition)
-        self.keeper.open(RingEpochs(name, composition, None, Disorder(rules), hold=False))
+        state = RingEpochs(name, composition, None, Disorder(rules), stream.trust_us, hold=False)
+        self.keeper.open(state)
         self.opened.add(name)
 
     def close(self, ring: str) -> None:
@@ -108,7 +109,6 @@ def facts(delays_us: dict[int, int], clock_us: int = 100 * SECOND, **more: int) 
         sum(delays_us.values()) + implausible,
         clock_us=clock_us,
         first_clock_us=clock_us,
-        furthest_us=clock_us,
         event_us=event_us,
         last_event_us=event_us,
         max_delay_us=max(delays_us),

@@ -51,7 +51,13 @@ def in_batches(times_us: Sequence[int], *cuts: int) -> Iterator[pa.RecordBatch]:
 def run(times_us: Sequence[int], closed_us: int, preaggregated: bool) -> TaskReport:
     """What a task reports that reads three batches, and two when it reads again."""
     report = TaskReport()
-    epoch = {"punctuation_us": closed_us, "clock_us": UNKNOWN_US, "newest": 0, "sources": None}
+    epoch = {
+        "punctuation_us": closed_us,
+        "clock_us": UNKNOWN_US,
+        "newest": 0,
+        "sources": None,
+        "trust_us": 10**12,
+    }
     made = stage(SLOTS, preaggregated)
     list(made.run(in_batches(times_us, 2, 3), epoch, report, lambda _: in_batches(times_us, 4)))
     return report

@@ -69,14 +69,18 @@ def closed_end(schedule: Schedule, clock_us: int) -> int:
     return min(clock_us - schedule[0].lag_us, schedule[0].from_us - 1)
 
 
-def closes(schedule: Schedule, ends_us: Ints) -> Ints:
-    """The clock time at which each window closes."""
+def closes(schedule: Schedule, ends_us: Ints, far_us: int) -> Ints:
+    """The clock time at which each window closes.
+
+    Windows that end beyond `far_us` hold implausible times only; no schedule waits for those, so
+    they have one lag for good.
+    """
     at = np.searchsorted([s.from_us for s in schedule], ends_us, "right") - 1
     at = np.maximum(at, 0)
     lags = np.array([s.lag_us for s in schedule], np.int64)[at]
     floors = np.array([s.floor_us for s in schedule], np.int64)[at]
-    closing: Ints = np.maximum(ends_us + lags, floors)
-    return closing
+    near: Ints = np.maximum(ends_us + lags, floors)
+    return np.where(ends_us > far_us, ends_us + LEARNING_US, near)
 
 
 def longest_lag(schedule: Schedule) -> int:

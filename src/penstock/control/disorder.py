@@ -14,6 +14,7 @@ from typing import Any
 
 from penstock.control.closing import (
     LEARNING,
+    LEARNING_US,
     Schedule,
     closed_end,
     longest_lag,
@@ -25,13 +26,17 @@ from penstock.control.closing import (
 from penstock.control.estimators import Estimator, FixedTime, FixedTuples, Max, Normal, Quantile
 from penstock.control.profile import Profile, Tally
 from penstock.control.punctuation import NEVER_US, advance, beyond_windows
-from penstock.kernels.delays import CONVINCED, UNKNOWN_US, DelayFacts
+from penstock.kernels.delays import UNKNOWN_US, DelayFacts
 from penstock.kernels.sketch import mean_wait, quantiles
 
 IDLE_US = 30_000_000  # of a live stream, unless it says otherwise
+CONVINCED = 64  # implausible times, and no others, after which the clock has jumped
 SOURCES = 1_000  # tracked one by one; further ones share a schedule
 OTHERS = ""  # facts of sources beyond those
-_SKETCHES_SAVED = 64  # of sources; after a crash the others learn anew, their lags stay
+_SKETCHES_SAVED = 64  # of the busiest sources; after a crash the others learn anew from their lags
+_SOURCE_PARTS = 64  # of VSeq
+_MOST_STEPS = 64  # of a schedule
+_LAST_US = 2**62  # no punctuation lies beyond
 _WATCHED_RATIO = 0.01  # of the sketches where no ratio was promised
 _STEADY = (0.9, 1.02)  # a new lag within these parts of the old one changes nothing
 
@@ -42,6 +47,7 @@ class Rules:
 
     live: tuples carry arrival times. idle_us: None means IDLE_US for a live stream that follows the
     engine's clock, and no limit for others. per: sources are told apart; apart: their windows too.
+    A slack is the same for every source.
     """
 
     estimator: str
@@ -59,14 +65,14 @@ class Rules:
         return 0 if self.slack_tuples is None else self.slack_tuples + 1
 
 
-def make_estimator(rules: Rules, profile: Profile) -> Estimator:
+def make_estimator(rules: Rules, profile: Profile, parts: int = 4096) -> Estimator:
     match rules.estimator:
         case "fixed" if rules.slack_tuples is not None:
             return FixedTuples(rules.slack_tuples)
         case "fixed":
             return FixedTime(rules.slack_us)
         case "normal":
-            return Normal(rules.ratio or _WATCHED_RATIO)
+            return Normal(rules.ratio or _WATCHED_RATIO, most_parts=parts)
         case "quantile":
             return Quantile(rules.ratio or _WATCHED_RATIO, profile)
         case _:
@@ -81,7 +87,7 @@ class Source:
     estimator: Estimator
     schedule: Schedule
     tally: Tally = field(default_factory=Tally)
-    touched_us: int = UNKNOWN_US  # its latest event time
+    touched_us: int = UNKNOWN_US  # its latest plausible event time
     seen_us: int = UNKNOWN_US  # the clock when it was last seen
 
 
@@ -102,8 +108,10 @@ class Disorder:
         self.estimator = make_estimator(rules, self.profile)
         self.sources: dict[str, Source] = {}
         self.others: Schedule = LEARNING
-        self._seen_at_us: int | None = None  # the engine's clock when tuples were last seen
-        self._ahead_run = 0
+        self.seen_at_us: int | None = None  # the engine's clock when tuples were last seen
+        self.ahead_run = 0
+        self._untracked = False  # whether there are sources beyond those
+        self._range_us = 0
 
     # facts in
 
@@ -119,35 +127,43 @@ class Disorder:
         self.behind += whole.behind
         self.tally.count(whole.measured, whole.below)
         if whole.rows:
-            self._seen_at_us = now_us
+            self.seen_at_us = now_us
         if not isinstance(self.estimator, Quantile):  # which looks after its profile itself
             self.profile.observe(whole)
         self.estimator.observe(whole, whole.measured, whole.below)
+        self._untracked = False
         for key, facts in sources.items():
-            self._observe_source(key, facts)
+            if (source := self._source(key, sources)) is None:
+                self._untracked = True
+            else:
+                self._observe_source(source, facts)
 
     def _move_clock(self, whole: DelayFacts) -> None:
         before_us, clock_us = self.clock_us, whole.clock_us
-        if whole.rows and whole.ahead == whole.rows:
-            self._ahead_run += whole.rows
-            if self._ahead_run >= CONVINCED:
-                clock_us = whole.furthest_us
+        if whole.rows and whole.ahead == whole.rows and whole.jump_us != UNKNOWN_US:
+            self.ahead_run += whole.rows
+            if self.ahead_run >= CONVINCED:
+                clock_us = whole.jump_us
+                self.ahead_run = 0
         elif whole.rows:
-            self._ahead_run = 0
+            self.ahead_run = 0
         self.clock_us = max(self.clock_us, clock_us)
         if before_us != UNKNOWN_US and whole.rows:
             rows, span = self.pace
             self.pace = (rows // 2 + whole.rows, span // 2 + self.clock_us - before_us)
 
-    def _observe_source(self, key: str, facts: DelayFacts) -> None:
-        if key == OTHERS:
-            return
-        source = self.sources.get(key)
-        if source is None:
-            if len(self.sources) >= SOURCES and not self._forget_source():
-                return
-            source = self.sources[key] = self._new_source()
-        source.touched_us = max(source.touched_us, facts.last_event_us)
+    def _source(self, key: str, present: Mapping[str, DelayFacts]) -> Source | None:
+        """A source by name, with a place of its own if there is room."""
+        if key in self.sources or key == OTHERS:
+            return self.sources.get(key)
+        if len(self.sources) >= SOURCES and not self._forget_one(present):
+            return None
+        source = self.sources[key] = self._new_source()
+        source.touched_us = self.event_us  # it may have been there before, without a place
+        return source
+
+    def _observe_source(self, source: Source, facts: DelayFacts) -> None:
+        source.touched_us = max(source.touched_us, facts.event_us)
         source.seen_us = self.clock_us
         source.tally.count(facts.measured, facts.below)
         if not isinstance(source.estimator, Quantile):
@@ -156,13 +172,20 @@ class Disorder:
 
     def _new_source(self) -> Source:
         profile = Profile(self.profile.ratio)
-        return Source(profile, make_estimator(self.rules, profile), self.others)
+        return Source(profile, make_estimator(self.rules, profile, _SOURCE_PARTS), self.others)
 
-    def _forget_source(self) -> bool:
-        """Make room: the source not seen for longest, if none of its windows is open."""
-        key, source = min(self.sources.items(), key=lambda item: item[1].seen_us)
-        if closed_end(source.schedule, self.punctuation_us) <= source.touched_us:
+    def _forget_one(self, present: Mapping[str, DelayFacts]) -> bool:
+        """Make room: the source not seen for longest, once nobody takes its windows for open."""
+        away = [(source.seen_us, key) for key, source in self.sources.items() if key not in present]
+        if not away:
             return False
+        key = min(away)[1]
+        source = self.sources[key]
+        if self.rules.apart:
+            both = (source.schedule, self.others)
+            closed_us = min(closed_end(schedule, self.punctuation_us) for schedule in both)
+            if closed_us < source.touched_us + self._range_us:
+                return False
         del self.sources[key]
         return True
 
@@ -170,17 +193,15 @@ class Disorder:
 
     def decide(self, now_us: int, longest_range_us: int, least_slide_us: int = 1_000) -> int:
         """The next punctuation; lengths are those of the ring's windows."""
+        self._range_us = longest_range_us
         if self.clock_us == UNKNOWN_US:
             return self.punctuation_us
         clock_us = self.clock_us + self._idle_for(now_us)
         if self.rules.apart:
             self._reschedule(longest_range_us)
             reached: int | None = clock_us
-        elif self.rules.per:
-            lags = [lag for s in self._active() if (lag := self._lag(s.estimator)) is not None]
-            if isinstance(self.estimator, Quantile):
-                clock_us = self.estimator.confirmed(clock_us)
-            reached = clock_us - max(lags) if lags else None
+        elif self.rules.per and self.rules.estimator != "fixed":
+            reached = self._behind_the_slowest(clock_us)
         else:
             reached = self.estimator.reach(clock_us)
         if clock_us > self.clock_us and reached is not None:  # only as far as it closes windows
@@ -188,6 +209,17 @@ class Disorder:
         if reached is not None:
             self.punctuation_us = advance(self.punctuation_us, reached)
         return self.punctuation_us
+
+    def _behind_the_slowest(self, clock_us: int) -> int | None:
+        """How far all sources are complete; those without a place count as the stream does."""
+        active = self._active()
+        found = [self._lag_of(source) for source in active]
+        if self._untracked or not active:
+            found.append(self._lag(self.estimator))
+        lags = [lag for lag in found if lag is not None]
+        if isinstance(self.estimator, Quantile):
+            clock_us = self.estimator.confirmed(clock_us)
+        return clock_us - max(lags) if lags else None
 
     def hold_at(self, punctuation_us: int) -> None:
         """Take over a punctuation that was decided elsewhere."""
@@ -198,23 +230,26 @@ class Disorder:
         if self.last_event_us == UNKNOWN_US:
             return self.punctuation_us
         schedules = [self.others, *(s.schedule for s in self.sources.values())]
-        lag_us = max(map(longest_lag, schedules)) if self.rules.apart else 0
-        return max(
-            self.punctuation_us, beyond_windows(self.last_event_us, longest_range_us + lag_us)
-        )
+        lag_us = max(LEARNING_US, *map(longest_lag, schedules)) if self.rules.apart else 0
+        end_us = beyond_windows(self.last_event_us, longest_range_us + lag_us)
+        return max(self.punctuation_us, min(end_us, _LAST_US))
 
     def _idle_for(self, now_us: int) -> int:
         """How far an idle stream's clock has moved on without tuples."""
-        if self._seen_at_us is None:
+        if self.seen_at_us is None:
             return 0
         idle_us = self.rules.idle_us
         if idle_us is None:
-            follows = abs(self._seen_at_us - self.clock_us) <= IDLE_US
+            follows = abs(self.seen_at_us - self.clock_us) <= IDLE_US
             if not (self.rules.live and follows):
                 return 0
             idle_us = IDLE_US
-        silent_us = now_us - self._seen_at_us
+        silent_us = now_us - self.seen_at_us
         return silent_us if silent_us > idle_us else 0
+
+    def _lag_of(self, source: Source) -> int | None:
+        """How far a source's windows close behind the clock."""
+        return self._lag(self.estimator if self.rules.estimator == "fixed" else source.estimator)
 
     def _lag(self, estimator: Estimator) -> int | None:
         if isinstance(estimator, Quantile):  # whatever the clock just did
@@ -227,25 +262,26 @@ class Disorder:
         idle_us = IDLE_US if self.rules.idle_us is None else self.rules.idle_us
         found = []
         for source in self.sources.values():
-            lag_us = self._lag(source.estimator) or 0
+            lag_us = self._lag_of(source) or 0
             if self.clock_us - source.seen_us <= max(idle_us, lag_us):
                 found.append(source)
         return found
 
     def _reschedule(self, longest_range_us: int) -> None:
         """Give sources whose delays have changed another lag, for windows nobody has touched."""
-        if (lag_us := self._lag(self.estimator)) is not None and self.last_event_us > UNKNOWN_US:
-            touched_us = max(self.last_event_us, self.clock_us)
+        if (lag_us := self._lag(self.estimator)) is not None and self.event_us > UNKNOWN_US:
+            touched_us = max(self.event_us, self.clock_us)
             self.others = self._rescheduled(self.others, lag_us, touched_us + longest_range_us)
         for source in self.sources.values():
-            if (lag_us := self._lag(source.estimator)) is not None:
+            if (lag_us := self._lag_of(source)) is not None:
                 touched_us = source.touched_us + longest_range_us
                 source.schedule = self._rescheduled(source.schedule, lag_us, touched_us)
 
     def _rescheduled(self, schedule: Schedule, lag_us: int, touched_end_us: int) -> Schedule:
         least, most = _STEADY
         current_us = schedule[-1].lag_us
-        if not current_us * least <= lag_us <= current_us * most:
+        steady = current_us * least <= lag_us <= current_us * most
+        if not steady and len(schedule) < _MOST_STEPS:
             schedule = with_lag(schedule, lag_us, touched_end_us)
         return without_past(schedule, closed_end(schedule, self.punctuation_us))
 
@@ -296,21 +332,22 @@ class Disorder:
             "below": source.tally.below,
             "ratio": source.tally.ratio,
             "delay_p99_us": p99,
-            "lag_us": self._lag(source.estimator),
+            "lag_us": self._lag_of(source),
         }
 
     # what lasts
 
     def state(self) -> dict[str, Any]:
         """All that `restore` needs, as plain data."""
-        few = len(self.sources) <= _SKETCHES_SAVED
+        by_rows = sorted(self.sources.values(), key=lambda s: s.tally.rows, reverse=True)
+        busiest = {id(source) for source in by_rows[:_SKETCHES_SAVED]}
         return {
             **{name: getattr(self, name) for name in _PLAIN},
             "tally": asdict(self.tally),
             "profile": self.profile.state(),
-            "estimator": [self.rules.estimator, self.estimator.state()],
+            "estimator": [type(self.estimator).__name__, self.estimator.state()],
             "others": plain(self.others),
-            "sources": {key: _source_state(s, few) for key, s in self.sources.items()},
+            "sources": {key: _source_state(s, id(s) in busiest) for key, s in self.sources.items()},
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -322,8 +359,11 @@ class Disorder:
         self.tally = _tally_from(state["tally"])
         self.profile.restore(state["profile"])
         kind, inner = state["estimator"]
-        if kind == self.rules.estimator:
+        same = kind == type(self.estimator).__name__
+        if same:
             self.estimator.restore(inner)
+        elif isinstance(self.estimator, Max) and self.profile.seen:
+            self.estimator.delay_us = self.max_delay_us
         self.others = schedule_from(state["others"])
         self.sources = {}
         for key, saved in state["sources"].items():
@@ -333,7 +373,7 @@ class Disorder:
             source.touched_us, source.seen_us = saved["touched_us"], saved["seen_us"]
             if saved["profile"] is not None:
                 source.profile.restore(saved["profile"])
-            if kind == self.rules.estimator:
+            if same:
                 source.estimator.restore(saved["estimator"])
             self.sources[key] = source
 
@@ -349,12 +389,21 @@ _PLAIN = (
     "untimed",
     "ahead",
     "behind",
+    "seen_at_us",
+    "ahead_run",
 )
 
 
 def nothing_seen() -> dict[str, Any]:
     """The state of a stream that has not begun."""
     return Disorder(Rules("")).state()
+
+
+def has_begun(state: Mapping[str, Any]) -> bool:
+    """Whether a saved state has seen any event time."""
+    seen = Disorder(Rules(""))
+    seen.restore(state)
+    return seen.event_us != UNKNOWN_US
 
 
 def inherited(state: Mapping[str, Any]) -> dict[str, Any]:

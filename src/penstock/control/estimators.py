@@ -135,19 +135,22 @@ class Normal:
     rows: int = 0
     delay_sum: float = 0.0
     delay_squares: float = 0.0
+    most_parts: int = 4096
 
     LEAST = 30
-    _PARTS = 4096
 
     def observe(self, facts: DelayFacts, rows: int, below: int) -> None:
         n = facts.measured
         if n == 0:
             return
         part = (n, facts.delay_sum, facts.delay_squares, facts.first_clock_us, facts.clock_us)
-        if len(self.parts) >= self._PARTS:
-            self.parts[-1] = _joined(self.parts[-1], part)
-        else:
-            self.parts.append(part)
+        if len(self.parts) >= self.most_parts:
+            pairs = zip(self.parts[::2], self.parts[1::2], strict=False)
+            self.parts = [
+                *(_joined(a, b) for a, b in pairs),
+                *self.parts[len(self.parts) // 2 * 2 :],
+            ]
+        self.parts.append(part)
         self._shift(part, 1)
         size = max(self.size, self.LEAST) if self.interval_us else self.LEAST
         while self.rows - self.parts[0][0] >= size:
@@ -264,7 +267,7 @@ class Quantile:
     def _decide(self) -> float:
         profile = self.profile
         if profile.seen < 1 / self.ratio:
-            return profile.recent_max()
+            return max(profile.recent_max(), self.lag_us or 0.0)
         ratio, spread = self._asked(), median(self.spans) if self.spans else 0.0
         lag = delay_for(profile.long, ratio, spread)
         change = profile.differs(lag, spread, ratio, self.CHANGE)

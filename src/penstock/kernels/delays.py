@@ -3,7 +3,7 @@
 A stream's clock is the latest arrival time seen so far; where tuples carry none, the latest event
 time. A tuple's delay is the clock when it came minus its event time. Times that lie further than
 `trust` from the clock are implausible: they are counted, and neither move the clock nor enter the
-delays, unless CONVINCED of them come in a row (then the clock itself has jumped).
+delays. Whether the clock itself has jumped is not decided here: one task does not see all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from penstock.kernels.jit import FLAGS, INT, INTS, Doubles, Flags, Ints, inner, 
 from penstock.kernels.sketch import BUCKETS, FIRST_BIT, SUB_BITS, dense, sparse
 
 UNKNOWN_US = -(2**62)  # no time yet
-CONVINCED = 64
 _FIRST_TUPLES = 1_000
 _FURTHEST_APART = 2**63 - 1
 
@@ -30,7 +29,7 @@ class DelayFacts:
 
     rows: with an event time; untimed: without. ahead, behind: implausible. below: plausible ones
     with an event time before the punctuation of their epoch. clock, first_clock: the clock after
-    and before; furthest: as clock, but implausible times too. event: latest plausible event time;
+    and before; jump: the least time too far ahead of the clock. event: latest plausible event time;
     last_event: latest of all. delays: tuples per bucket of the sketch, with their sum, sum of
     squares and largest. newest: the largest event times up to event, descending, as many as were
     asked for (UNKNOWN_US where there are fewer).
@@ -43,7 +42,7 @@ class DelayFacts:
     behind: int = 0
     clock_us: int = UNKNOWN_US
     first_clock_us: int = UNKNOWN_US
-    furthest_us: int = UNKNOWN_US
+    jump_us: int = UNKNOWN_US
     event_us: int = UNKNOWN_US
     last_event_us: int = UNKNOWN_US
     max_delay_us: int = 0
@@ -85,7 +84,7 @@ def disorder_facts(
         clock_us,
         trust_us,
     )
-    rows, untimed, below, ahead, behind, clock, furthest, event, last_event, max_delay = map(
+    rows, untimed, below, ahead, behind, clock, jump, event, last_event, max_delay = map(
         int, figures
     )
     return DelayFacts(
@@ -96,7 +95,7 @@ def disorder_facts(
         behind,
         clock,
         clock_us,
-        furthest,
+        jump,
         event,
         last_event,
         max_delay,
@@ -135,6 +134,7 @@ def facts_by_source(
 def merge_facts(a: DelayFacts, b: DelayFacts) -> DelayFacts:
     """Facts of two sets of tuples of one epoch together."""
     known = [f.first_clock_us for f in (a, b) if f.first_clock_us > UNKNOWN_US]
+    jumps = [f.jump_us for f in (a, b) if f.jump_us > UNKNOWN_US]
     return DelayFacts(
         a.rows + b.rows,
         a.untimed + b.untimed,
@@ -143,7 +143,7 @@ def merge_facts(a: DelayFacts, b: DelayFacts) -> DelayFacts:
         a.behind + b.behind,
         max(a.clock_us, b.clock_us),
         min(known, default=UNKNOWN_US),
-        max(a.furthest_us, b.furthest_us),
+        min(jumps, default=UNKNOWN_US),
         max(a.event_us, b.event_us),
         max(a.last_event_us, b.last_event_us),
         max(a.max_delay_us, b.max_delay_us),
@@ -236,18 +236,9 @@ def _bucket(delay: int) -> int:
 def _running_clock(times: Ints, valid: Flags, clock: int, trust: int) -> Ints:
     """The clock when each row came; as in `_scan`."""
     found = np.empty(times.size, np.int64)
-    run = 0
     for i in range(times.size):
-        if valid[i]:
-            now = times[i]
-            if now > clock:
-                if _apart(now, clock) <= trust or run + 1 >= CONVINCED:
-                    clock = now
-                    run = 0
-                else:
-                    run += 1
-            elif now > UNKNOWN_US:
-                run = 0
+        if valid[i] and times[i] > clock and _apart(times[i], clock) <= trust:
+            clock = times[i]
         found[i] = clock
     return found
 
@@ -258,8 +249,8 @@ def _scan(
 ) -> tuple[Ints, Doubles, Ints]:
     unknown = UNKNOWN_US
     delays = np.zeros(BUCKETS, np.int64)
-    untimed = below = ahead = behind = run = 0
-    furthest = event = last_event = unknown
+    untimed = below = ahead = behind = 0
+    jump = event = last_event = unknown
     max_delay = 0
     delay_sum = delay_squares = 0.0
     closed = closed_us[0] if closed_us.size == 1 else unknown
@@ -270,17 +261,13 @@ def _scan(
         time = ts_us[i]
         last_event = max(last_event, time)
         now = arrival_us[i] if arrival_us.size > 0 else time
-        furthest = max(furthest, now)
         plausible = True
         if now > clock:
-            if _apart(now, clock) <= trust or run + 1 >= CONVINCED:
+            if _apart(now, clock) <= trust:
                 clock = now
-                run = 0
             else:
-                run += 1
+                jump = now if jump == unknown else min(jump, now)
                 plausible = False
-        elif now > unknown:
-            run = 0
         delay = _apart(clock, time)
         if not plausible or delay < -trust:
             ahead += 1
@@ -305,7 +292,7 @@ def _scan(
             ahead,
             behind,
             clock,
-            furthest,
+            jump,
             event,
             last_event,
             max_delay,

@@ -55,6 +55,7 @@ class RingEpochs:
     composition: Composition
     planner: Planner | None
     disorder: Disorder
+    trust_us: int
     hold: bool  # bounded run: nothing is late until everything is read
     through: int = -1
     flushing: bool = False
@@ -131,12 +132,17 @@ class EpochKeeper:
                 return start
             body = {**done, "pieces": []} if work is None else work.body
             items = [] if work is None else work.consumed
-            self._decide(state, last, start + 1, json.dumps(body), items)
+            self._decide(state, last, start + 1, body, items)
             state.consumed.update(items)
             return start + 1
 
     def _decide(
-        self, state: RingEpochs, last: EpochRow | None, number: int, work: str, items: list[str]
+        self,
+        state: RingEpochs,
+        last: EpochRow | None,
+        number: int,
+        body: dict[str, Any],
+        items: list[str],
     ) -> EpochRow:
         """Fix an epoch: from here on it is what that micro-batch is, however often it runs."""
         disorder = state.disorder
@@ -145,6 +151,7 @@ class EpochKeeper:
             if disorder.event_us != UNKNOWN_US and state.composition.kind == "window":
                 since = 0 if last is None else last.version
                 self._registry.start_after(state.ring, since, version, disorder.event_us + 1)
+            work = json.dumps({**body, "trust_us": state.trust_us})
             row = EpochRow(
                 state.ring, number, version, disorder.punctuation_us, disorder.clock_us, work
             )
@@ -159,8 +166,9 @@ class EpochKeeper:
         with state.guard:
             row = self._registry.epoch(ring, number)
             if row is None:
-                row = self._decide(state, self._registry.last_epoch(ring), number, "{}", [])
+                row = self._decide(state, self._registry.last_epoch(ring), number, {}, [])
             sources = state.disorder.schedules() if state.disorder.rules.per else None
+        work = json.loads(row.work)
         return {
             "number": number,
             "version": row.version,
@@ -168,7 +176,8 @@ class EpochKeeper:
             "clock_us": UNKNOWN_US if row.clock_us is None else row.clock_us,
             "newest": state.disorder.rules.newest,
             "sources": sources,
-            "pieces": json.loads(row.work).get("pieces", []),
+            "trust_us": work.get("trust_us", state.trust_us),
+            "pieces": work.get("pieces", []),
         }
 
     def punctuation(self, ring: str) -> int:
@@ -252,14 +261,14 @@ class EpochKeeper:
         punctuation_us = state.disorder.punctuation_us
         self._registry.set_progress(state.ring, state.through, seen, punctuation_us)
 
-    def judge(self, ring: str, rules: Rules, hold: bool) -> None:
+    def judge(self, ring: str, rules: Rules, trust_us: int, hold: bool) -> None:
         """Judge a ring's stream by other rules from the next epoch on."""
         state = self._rings[ring]
         with state.guard:
             seen = state.disorder.state()
             state.disorder = Disorder(rules)
             state.disorder.restore(seen)
-            state.hold = hold
+            state.trust_us, state.hold = trust_us, hold
 
     def metrics(self, ring: str) -> dict[str, Any] | None:
         """What is known of the disorder of a ring's stream."""

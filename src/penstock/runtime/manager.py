@@ -14,9 +14,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.control.disorder import Disorder
+from penstock.control.disorder import Disorder, has_begun
 from penstock.errors import EngineError
-from penstock.kernels.delays import UNKNOWN_US
 from penstock.plan.catalog import Stream
 from penstock.plan.codec import composition_from, dumps
 from penstock.plan.specs import Composition
@@ -146,6 +145,7 @@ class RingManager:
                 composition,
                 planner,
                 Disorder(rules_of(stream, composition)),
+                stream.trust_us,
                 self._holds(stream, composition.drop_ratio),
             )
         )
@@ -311,7 +311,8 @@ class RingManager:
             for ring in self._rings.values():
                 if ring.stream.name.lower() == stream.name.lower():
                     hold = self._holds(stream, ring.composition.drop_ratio)
-                    self._epochs.judge(ring.id, rules_of(stream, ring.composition), hold)
+                    rules = rules_of(stream, ring.composition)
+                    self._epochs.judge(ring.id, rules, stream.trust_us, hold)
 
     def refusal(self, ring: str) -> str | None:
         """Why a ring that was just started is not running."""
@@ -321,7 +322,7 @@ class RingManager:
     def has_seen_tuples(self, ring: str) -> bool:
         """Whether a ring, or those it took its position from, has read anything yet."""
         known = self._registry.progress(ring)
-        return known is not None and known[1]["event_us"] != UNKNOWN_US
+        return known is not None and has_begun(known[1])
 
     def disorder(self, ring: str) -> dict[str, Any]:
         """What is known of the disorder of a ring's stream; empty if the ring is not open."""

@@ -97,6 +97,8 @@ class EpochRow:
 _QUERY = ", ".join(f.name for f in fields(QueryRow))
 _EPOCH = ", ".join(f.name for f in fields(EpochRow))
 _RING = ", ".join(f.name for f in fields(RingRow))
+# rings of a stream ?1 and of its companions
+_OF_STREAM = "stream = ?1 OR substr(stream, 1, length(?1) + 1) = ?1 || '.' COLLATE NOCASE"
 
 
 class Registry:
@@ -191,8 +193,7 @@ class Registry:
         with self.change() as db:
             for table in ("progress", "consumed", "epochs"):  # another stream may take the name
                 db.execute(
-                    f"DELETE FROM {table} WHERE ring IN"
-                    " (SELECT id FROM rings WHERE stream = ?1 OR stream LIKE ?1 || '.%')",
+                    f"DELETE FROM {table} WHERE ring IN (SELECT id FROM rings WHERE {_OF_STREAM})",
                     (name,),
                 )
             db.execute("DELETE FROM streams WHERE name = ?", (name,))
@@ -252,9 +253,8 @@ class Registry:
     def readers_of(self, stream: str) -> list[str]:
         """Names of the queries on a stream or on its companions."""
         sql = (
-            "SELECT q.name FROM queries q JOIN rings r ON r.id = q.ring WHERE q.dropped IS NULL"
-            " AND (r.stream = ?1 OR substr(r.stream, 1, length(?1) + 1) = ?1 || '.' COLLATE NOCASE)"
-            " ORDER BY q.slot"
+            "SELECT name FROM queries WHERE dropped IS NULL"
+            f" AND ring IN (SELECT id FROM rings WHERE {_OF_STREAM}) ORDER BY slot"
         )
         return [r[0] for r in self._rows(sql, stream)]
 

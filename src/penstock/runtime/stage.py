@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from penstock.control.closing import Schedule, closed_end, closes, schedule_from
 from penstock.control.disorder import OTHERS, SOURCES
+from penstock.control.punctuation import NEVER_US
 from penstock.kernels.delays import (
     UNKNOWN_US,
     DelayFacts,
@@ -128,7 +129,7 @@ class Stage:
         """The stage's output; fills `report`. `reread` yields the same rows with other columns."""
         if self.composition.kind == "select":
             for batch in batches:
-                report.facts = merge_facts(report.facts, self._seen(batch))
+                report.facts = merge_facts(report.facts, self._seen(batch, epoch, report))
                 matches = select(self.selection, batch)
                 if len(matches.slots):
                     yield self._ship(batch, matches)
@@ -144,15 +145,13 @@ class Stage:
         if late and reread is not None:
             self._keep_late(pa.Table.from_batches(late), report, reread)
 
-    def _seen(self, batch: pa.RecordBatch) -> DelayFacts:
+    def _seen(self, batch: pa.RecordBatch, epoch: dict[str, Any], report: TaskReport) -> DelayFacts:
         """How far a selected stream has come: where later window queries may begin."""
-        latest = None
-        if self.stream.event_time is not None:
-            times = batch.column(self.stream.event_time).cast(pa.int64())
-            latest = pc.max(times).as_py()
-        if latest is None:
+        if (event_time := self.stream.event_time) is None:
             return DelayFacts(batch.num_rows)
-        return DelayFacts(batch.num_rows, clock_us=latest, event_us=latest, last_event_us=latest)
+        clock_us = max(epoch["clock_us"], report.facts.clock_us)
+        ts_us, mask = _micros(batch, event_time), _valid(batch, event_time)
+        return disorder_facts(ts_us, mask, None, clock_us, epoch["trust_us"], NEVER_US)
 
     def _ship(self, batch: pa.RecordBatch, matches: Matches) -> pa.RecordBatch:
         counts = np.diff(matches.offsets)
@@ -218,7 +217,7 @@ class Stage:
             arrived = _valid(batch, arrival)
             if arrived.any() or clock_us != UNKNOWN_US:  # else only event times can start the clock
                 arrival_us = np.where(arrived, _micros(batch, arrival), UNKNOWN_US)
-        trust_us = self.stream.trust_us
+        trust_us = epoch["trust_us"]
         facts = disorder_facts(
             ts_us, mask, arrival_us, clock_us, trust_us, closed_us, epoch["newest"]
         )
@@ -226,8 +225,7 @@ class Stage:
             each_us = np.broadcast_to(np.asarray(closed_us, np.int64), ts_us.shape)
             report.add_sources(
                 facts_by_source(
-                    sources.codes,
-                    sources.names,
+                    *sources.bounded(2 * SOURCES),
                     ts_us,
                     mask,
                     arrival_us,
@@ -304,11 +302,22 @@ class Sources:
     """The sources in a column (`DRATIO … PER column`), and when their windows close."""
 
     def __init__(self, column: pa.Array, epoch: dict[str, Any]) -> None:
+        if pa.types.is_floating(column.type):
+            column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 and 0.0 are one group
+        elif pa.types.is_temporal(column.type):  # Python's dates end in the year 9999
+            column = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
         encoded = column.dictionary_encode(null_encoding="encode")
         self.codes = encoded.indices.to_numpy().astype(np.int64)
         # as text, which JSON can carry; NULL is a source too
         self.names = [f"={v}" if v is not None else "null" for v in encoded.dictionary.to_pylist()]
         self._schedules = epoch["sources"]
+        self._far_us = epoch["punctuation_us"] + epoch["trust_us"]
+
+    def bounded(self, most: int) -> tuple[np.ndarray, list[str]]:
+        """Codes and names; sources beyond `most` are lumped together."""
+        if len(self.names) <= most:
+            return self.codes, self.names
+        return np.minimum(self.codes, most), [*self.names[:most], OTHERS]
 
     def _schedule(self, name: str) -> Schedule:
         known, others = self._schedules["known"], self._schedules["others"]
@@ -326,7 +335,7 @@ class Sources:
         cuts = np.searchsorted(self.codes[order], np.arange(len(self.names) + 1))
         for name, first, end in zip(self.names, cuts[:-1], cuts[1:], strict=True):
             rows = order[first:end]
-            closing[rows] = closes(self._schedule(name), end_us[rows])
+            closing[rows] = closes(self._schedule(name), end_us[rows], self._far_us)
         return closing
 
 

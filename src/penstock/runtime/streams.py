@@ -149,7 +149,6 @@ def is_endless(stream: Stream) -> bool:
 def rules_of(stream: Stream, composition: Composition) -> Rules:
     """How the disorder of a ring's stream is judged."""
     estimator = chosen_estimator(stream.estimator, composition.drop_ratio)
-    by_source = composition.per is not None and estimator != "fixed"
     return Rules(
         estimator,
         composition.drop_ratio,
@@ -157,8 +156,8 @@ def rules_of(stream: Stream, composition: Composition) -> Rules:
         stream.slack_tuples if estimator == "fixed" else None,
         stream.idle_us,
         stream.arrival_time is not None,
-        by_source,
-        by_source and composition.apart,
+        composition.per is not None,
+        composition.apart,
     )
 
 
