@@ -149,6 +149,9 @@ def bench(
     json_: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Also write the figures here.")
     ] = None,
+    plots: Annotated[
+        Path | None, typer.Option("--plots", metavar="DIR", help="Also draw plots there.")
+    ] = None,
 ) -> None:
     """Run a benchmark."""
 
@@ -159,7 +162,7 @@ def bench(
             for known, measures in benchmarks.NAMES.items():
                 print(f"{known:<10} {measures}")
             return 0
-        return benchmarks.run(name, quick, json_)
+        return benchmarks.run(name, quick, json_, plots)
 
     raise typer.Exit(guarded(work))
 

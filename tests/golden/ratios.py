@@ -121,7 +121,7 @@ def expected_hop(files: list[list[Tuple]], closed: dict[str, int]) -> dict[str, 
             counts.update(open_)
             late += len(open_) < len(ends)
             lost += not open_
-            below += event_us < closed_us
+            below += event_us < closed_us // SLIDE_US * SLIDE_US
     return {"rows": [[e, -1, n] for e, n in sorted(counts.items())], "late": late, "lost": lost} | {
         "below": below
     }

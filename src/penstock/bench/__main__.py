@@ -1,4 +1,4 @@
-"""`python -m penstock.bench NAME [--quick] [--json FILE]`."""
+"""`python -m penstock.bench NAME [--quick] [--json FILE] [--plots DIR]`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("name", nargs="?", metavar="NAME", help="which one; none: list them")
     parser.add_argument("--quick", action="store_true", help="less data: under two minutes")
     parser.add_argument("--json", metavar="FILE", help="write the figures there as well")
+    parser.add_argument("--plots", metavar="DIR", help="write plots and their data there, too")
     given = parser.parse_args(arguments)
     if given.name is None:
         print(listing)
         return 0
     try:
-        return run(given.name, given.quick, given.json)
+        return run(given.name, given.quick, given.json, given.plots)
     except PenstockError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

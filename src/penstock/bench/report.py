@@ -3,7 +3,8 @@
     {"bench": …, "version": …, "machine": {…}, "quick": …, "rows": [{…}, …], "summary": {…}}
 
 Every row is flat. `agrees` is the benchmark's own check of results: a fast wrong answer is no
-figure.
+figure. Rows of different shapes are shown as one table for each value of their column `split_by`.
+What only plots need is in `series`: neither shown nor in the JSON.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ class Report:
     bench: str
     quick: bool
     rows: list[dict[str, Value]]
-    summary: dict[str, Value]
+    summary: dict[str, Any]
     agrees: bool = True
     machine: dict[str, Any] = field(default_factory=machine)
+    split_by: str | None = None
+    series: dict[str, list[dict[str, Value]]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -52,10 +55,13 @@ class Report:
         console = console or Console()
         if not console.is_terminal:  # a file has room for all columns
             console.width = max(console.width, 140)
-        console.print(_rows_table(f"{self.bench}{' (quick)' if self.quick else ''}", self.rows))
+        title = f"{self.bench}{' (quick)' if self.quick else ''}"
+        for part, rows in self._tables().items():
+            console.print(_rows_table(f"{title}: {part}" if part else title, rows))
         facts = Table("summary", "", show_header=False, title="summary")
         for key, value in self.summary.items():
-            facts.add_row(key, shown(value))
+            if not isinstance(value, dict):  # those are in the rows
+                facts.add_row(key, shown(value))
         console.print(facts)
         m = self.machine
         console.print(
@@ -63,6 +69,15 @@ class Report:
             f"before the run; Python {m['python']}, pyspark {m['pyspark']}",
             highlight=False,
         )
+
+    def _tables(self) -> dict[str, list[dict[str, Value]]]:
+        if self.split_by is None:
+            return {"": self.rows}
+        tables: dict[str, list[dict[str, Value]]] = {}
+        for row in self.rows:
+            rest = {key: value for key, value in row.items() if key != self.split_by}
+            tables.setdefault(str(row[self.split_by]), []).append(rest)
+        return tables
 
 
 def _rows_table(title: str, rows: list[dict[str, Value]]) -> Table:

@@ -112,11 +112,22 @@ class Disorder:
         self.ahead_run = 0
         self._untracked = False  # whether there are sources beyond those
         self._range_us = 0
+        self._grain_us = 0
 
     # facts in
 
-    def observe(self, whole: DelayFacts, sources: Mapping[str, DelayFacts], now_us: int) -> None:
-        """An epoch is over and delivered; now_us: the engine's clock."""
+    def observe(
+        self,
+        whole: DelayFacts,
+        sources: Mapping[str, DelayFacts],
+        now_us: int,
+        grain_us: int = 0,
+    ) -> None:
+        """An epoch is over and delivered.
+
+        now_us: the engine's clock. grain_us: windows end at multiples of it.
+        """
+        self._grain_us = grain_us
         self._move_clock(whole)
         self.event_us = max(self.event_us, whole.event_us)
         self.last_event_us = max(self.last_event_us, whole.last_event_us)
@@ -128,9 +139,7 @@ class Disorder:
         self.tally.count(whole.measured, whole.below)
         if whole.rows:
             self.seen_at_us = now_us
-        if not isinstance(self.estimator, Quantile):  # which looks after its profile itself
-            self.profile.observe(whole)
-        self.estimator.observe(whole, whole.measured, whole.below)
+        self._tell(self.estimator, self.profile, whole)
         self._untracked = False
         for key, facts in sources.items():
             if (source := self._source(key, sources)) is None:
@@ -166,9 +175,14 @@ class Disorder:
         source.touched_us = max(source.touched_us, facts.event_us)
         source.seen_us = self.clock_us
         source.tally.count(facts.measured, facts.below)
-        if not isinstance(source.estimator, Quantile):
-            source.profile.observe(facts)
-        source.estimator.observe(facts, facts.measured, facts.below)
+        self._tell(source.estimator, source.profile, facts)
+
+    def _tell(self, estimator: Estimator, profile: Profile, facts: DelayFacts) -> None:
+        if isinstance(estimator, Quantile):  # which looks after its profile itself
+            estimator.grain_us = self._grain_us
+        else:
+            profile.observe(facts)
+        estimator.observe(facts, facts.measured, facts.below)
 
     def _new_source(self) -> Source:
         profile = Profile(self.profile.ratio)

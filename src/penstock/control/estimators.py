@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.control.profile import Profile
+from penstock.control.profile import MEDIUM, Profile
 from penstock.kernels.delays import UNKNOWN_US, DelayFacts, largest
 from penstock.kernels.jit import Ints
 from penstock.kernels.sketch import delay_for
@@ -213,10 +213,12 @@ class Quantile:
 
     - The long sketch gives the delay for a ratio. The ratio asked for is the promised one, a little
       less (AIM), plus credit: tuples that might have been lost so far and were not, or minus debt.
-      Credit is bounded, so that no stretch of 1000/ratio tuples loses 20% more than promised.
+      Credit is bounded, so that what a calm time saved is not all lost in one stretch.
     - When the medium sketch says that the delays have changed, the older past is forgotten; when
       they grew, or when the last tuples exceed the delay far too often (a surge), the largest delay
       of the last tuples holds the punctuation back until that has passed.
+    - Between two decisions, and between two window ends, the punctuation stands still in effect: a
+      tuple that comes meanwhile may be that much later. That is taken off the delay.
     - A clock that leaps (an outage ends) is followed in the next epoch: the first tuples after it
       tell whether those held up in between are still to come.
     """
@@ -232,6 +234,7 @@ class Quantile:
     clock_us: int = UNKNOWN_US
     held_us: int | None = None  # no further than this in the epoch after a leap
     spans: list[int] = field(default_factory=list)
+    grain_us: int = 0  # windows close at its multiples only: a tuple behind one is no earlier lost
 
     AIM = 0.985
     CREDIT = 150.0  # expected losses
@@ -243,7 +246,7 @@ class Quantile:
     SPANS = 9
 
     def observe(self, facts: DelayFacts, rows: int, below: int) -> None:
-        self.profile.observe(facts)
+        self.profile.observe(facts, self._asked())
         self.since_change += rows
         allowed = self.ratio * self.AIM * rows - below
         self.unspent += allowed
@@ -268,16 +271,20 @@ class Quantile:
         profile = self.profile
         if profile.seen < 1 / self.ratio:
             return max(profile.recent_max(), self.lag_us or 0.0)
-        ratio, spread = self._asked(), median(self.spans) if self.spans else 0.0
+        ratio, spread = self._asked(), self._standstill() + self.grain_us
         lag = delay_for(profile.long, ratio, spread)
         change = profile.differs(lag, spread, ratio, self.CHANGE)
-        if change and self.since_change > 10 / self.ratio:
+        if change and self.since_change > MEDIUM / ratio:
             profile.forget()
             self.since_change, self.growing = 0, change > 0
             lag = delay_for(profile.long, ratio, spread)
-        settling = self.growing and self.since_change < 10 / self.ratio
+        settling = self.growing and self.since_change < MEDIUM / ratio
         self.surging = settling or profile.surges(lag, spread, ratio, self.SURGE)
         return max(lag, profile.recent_max()) if self.surging else lag
+
+    def _standstill(self) -> float:
+        """How long the punctuation stands still at least, as a rule: a lower quartile."""
+        return float(sorted(self.spans)[len(self.spans) // 4]) if self.spans else 0.0
 
     def _asked(self) -> float:
         """The ratio to ask the sketch for."""

@@ -38,14 +38,14 @@ class Profile:
     short: Doubles = field(default_factory=_empty)
     seen: int = 0
 
-    def observe(self, facts: DelayFacts) -> None:
-        """Take in the delays of an epoch."""
+    def observe(self, facts: DelayFacts, asked: float | None = None) -> None:
+        """Take in the delays of an epoch; asked: the ratio that changes are looked for at."""
         rows = facts.measured
         self.seen += rows
         young = max(SHORT / self.ratio, self.seen * _YOUNG)
         for name, memory in (
             ("long", min(LONG / self.ratio, young)),
-            ("medium", MEDIUM / self.ratio),
+            ("medium", MEDIUM / (asked or self.ratio)),
             ("short", SHORT / self.ratio),
         ):
             weights = getattr(self, name) * math.exp(-rows / memory)

@@ -250,7 +250,8 @@ class EpochKeeper:
                     late.update(report.late)
                     lost.update(report.lost)
                 whole = reduce(merge_facts, (r.facts for r in reports), DelayFacts())
-                state.disorder.observe(whole, _merged(reports), self._clock_us())
+                grain_us = self._windows(state)[1]
+                state.disorder.observe(whole, _merged(reports), self._clock_us(), grain_us)
                 state.through = number
                 with self._registry.change():
                     self._registry.count_late(late, lost)

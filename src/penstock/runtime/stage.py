@@ -176,7 +176,7 @@ class Stage:
         closed_us = epoch["punctuation_us"]
         if sources is not None and self.composition.apart:
             closed_us = sources.closed_us(epoch["punctuation_us"])
-        self._watch(batch, ts_us, mask, closed_us, sources, epoch, report)
+        self._watch(batch, ts_us, mask, self._last_end(closed_us), sources, epoch, report)
         matches = select(self.selection, batch)
         if self.composition.preaggregated:
             rows = preaggregate(
@@ -199,6 +199,13 @@ class Stage:
         self._count(report.lost, late.positions[late.lost])
         slots = np.array([s.slot for s in self.slots], np.int64)[late.positions]
         return self._shape(rows.batch, epoch), _late_columns(late, slots, ts_us, closed_us)
+
+    def _last_end(self, closed_us: int | np.ndarray) -> int | np.ndarray:
+        """The last window end that is closed: a tuple before it has missed a window."""
+        slides = {s.window.slide_us for s in self.slots if s.window is not None} or {1}
+        if isinstance(closed_us, int):
+            return max(closed_us // slide * slide for slide in slides)
+        return np.max([closed_us // slide * slide for slide in slides], axis=0)
 
     def _watch(
         self,
