@@ -17,7 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="which one; none: list them")
-    parser.add_argument("--quick", action="store_true", help="less data: under two minutes")
+    parser.add_argument("--quick", action="store_true", help="less data: two to six minutes")
     parser.add_argument("--json", metavar="FILE", help="write the figures there as well")
     parser.add_argument("--plots", metavar="DIR", help="write plots and their data there, too")
     given = parser.parse_args(arguments)

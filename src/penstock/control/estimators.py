@@ -274,7 +274,7 @@ class Quantile:
         ratio, spread = self._asked(), self._standstill() + self.grain_us
         lag = delay_for(profile.long, ratio, spread)
         change = profile.differs(lag, spread, ratio, self.CHANGE)
-        if change and self.since_change > MEDIUM / ratio:
+        if (change > 0 or (change < 0 and lag > 0)) and self.since_change > MEDIUM / ratio:
             profile.forget()
             self.since_change, self.growing = 0, change > 0
             lag = delay_for(profile.long, ratio, spread)
