@@ -68,6 +68,13 @@ def test_an_idle_stream_moves_on_with_the_engines_clock(
     assert disorder.decide(round(now * S), 10 * S, S) // S == reached
 
 
+def test_an_idle_stream_stops_where_its_plausible_tuples_end() -> None:
+    disorder = Disorder(Rules("max", idle_us=5 * S))
+    feed(disorder, [(100, 100), (100, 100), (10**9, 100)])
+    assert disorder.decide(1_000 * S, 10 * S, S) // S == 110
+    assert disorder.end(10 * S) // S == 10**9 + 10
+
+
 def test_a_clock_that_really_jumped_is_followed_after_some_tuples() -> None:
     disorder = Disorder(Rules("max", live=True))
     feed(disorder, [(10, 10)])

@@ -219,7 +219,8 @@ class Disorder:
         else:
             reached = self.estimator.reach(clock_us)
         if clock_us > self.clock_us and reached is not None:  # only as far as it closes windows
-            reached = min(reached // least_slide_us * least_slide_us, self.end(longest_range_us))
+            last_us = self._beyond(self.event_us, longest_range_us)
+            reached = min(reached // least_slide_us * least_slide_us, last_us)
         if reached is not None:
             self.punctuation_us = advance(self.punctuation_us, reached)
         return self.punctuation_us
@@ -241,12 +242,15 @@ class Disorder:
 
     def end(self, longest_range_us: int) -> int:
         """A punctuation that closes every window seen so far."""
-        if self.last_event_us == UNKNOWN_US:
-            return self.punctuation_us
+        return max(self.punctuation_us, self._beyond(self.last_event_us, longest_range_us))
+
+    def _beyond(self, event_us: int, longest_range_us: int) -> int:
+        """Beyond the closing of every window of tuples up to an event time."""
+        if event_us == UNKNOWN_US:
+            return NEVER_US
         schedules = [self.others, *(s.schedule for s in self.sources.values())]
         lag_us = max(LEARNING_US, *map(longest_lag, schedules)) if self.rules.apart else 0
-        end_us = beyond_windows(self.last_event_us, longest_range_us + lag_us)
-        return max(self.punctuation_us, min(end_us, _LAST_US))
+        return min(beyond_windows(event_us, longest_range_us + lag_us), _LAST_US)
 
     def _idle_for(self, now_us: int) -> int:
         """How far an idle stream's clock has moved on without tuples."""

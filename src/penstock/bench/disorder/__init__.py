@@ -79,7 +79,10 @@ def measure(quick: bool) -> Report:
     spark = on_spark.measure(quick)
     report = contend(QUICK if quick else FULL, quick, on)
     return replace(
-        report, rows=[*report.rows, *_spark_rows(spark)], summary=report.summary | {"spark": spark}
+        report,
+        rows=[*report.rows, *_spark_rows(spark)],
+        summary=report.summary | {"spark": spark},
+        agrees=report.agrees and spark["drop_ratio"] <= _KEPT * contest.TARGET,
     )
 
 
@@ -107,7 +110,7 @@ def contend(sizes: Sizes, quick: bool, on: dict[str, Any]) -> Report:
 
 
 def _spark_rows(spark: dict[str, Any]) -> list[Row]:
-    figures = ("drop_ratio", "latency_s")
+    figures = ("drop_ratio", "worst_stretch", "latency_s", "latency_p95_s")
     engines = [{"engine": "penstock", **spark}] + [
         {"engine": f"native, watermark {native['watermark_s']} s", **native}
         for native in spark["native"]
