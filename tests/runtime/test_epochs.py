@@ -218,3 +218,16 @@ def test_a_flush_closes_the_last_window_once_nothing_is_left(world: World) -> No
     assert world.keeper.plan("r", 1) == 2
     assert world.keeper.epoch("r", 2)["punctuation_us"] > 7 * SECOND + 10
     assert world.keeper.plan("r", 2) == 2
+
+
+def test_times_are_trusted_at_least_ten_ranges_from_the_clock(world: World) -> None:
+    world.ring("r")
+    world.source.there = ["a", "b"]
+    world.keeper.plan("r", 0)
+    assert world.keeper.epoch("r", 1)["trust_us"] == DAY_US
+    slot = world.registry.add_query("weekly", "", "r", "{}")
+    week = WindowSpec(7 * DAY_US, DAY_US)
+    world.registry.publish(slot, dumps(SlotSpec(slot, (Term(()),), week)))
+    world.keeper.plan("r", 1)
+    assert world.keeper.epoch("r", 2)["trust_us"] == 70 * DAY_US
+    assert world.keeper.epoch("r", 1)["trust_us"] == DAY_US  # as it was decided

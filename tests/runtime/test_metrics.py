@@ -242,7 +242,7 @@ def figures(**more: Any) -> dict[str, Any]:
 
 def test_explain_analyze_tells_how_the_promise_is_kept() -> None:
     assert disorder_lines(figures()) == [
-        "disorder  quantile: 0.97% of 276551 tuples came below the punctuation"
+        "disorder  quantile: 0.97% of 276551 tuples came after a window had closed"
         " (target 1%; last 100000: 0.99%)",
         "          delays p50 700 ms, p95 3.0 s, p99 4.6 s, max 9.9 s; buffer 4.7 s, about 18600"
         " tuples; punctuation 2023-11-14 22:13:20.000",
@@ -251,7 +251,7 @@ def test_explain_analyze_tells_how_the_promise_is_kept() -> None:
 
 def test_explain_analyze_names_odd_times_only_where_there_are_any() -> None:
     lines = disorder_lines(figures(rows=106, untimed=3, ahead=2, behind=1, target=None))
-    assert lines[0] == "disorder  quantile: 0.97% of 100 tuples came below the punctuation"
+    assert lines[0] == "disorder  quantile: 0.97% of 100 tuples came after a window had closed"
     assert lines[2:] == [
         "          odd times: 3 without event time, 2 too far ahead, 1 too far behind"
     ]
@@ -271,7 +271,7 @@ def test_explain_analyze_names_the_slowest_sources_and_how_many_there_are() -> N
 
     sources = {f"={n}": source(n) for n in range(6)} | {"null": source(61), "=a\x1b": source(None)}
     lines = disorder_lines(figures(per="sensor", apart=True, sources=sources))
-    assert "below their source's punctuation" in lines[0]
+    assert "after their source's window had closed" in lines[0]
     assert "buffer 4.7 s at most" in lines[1]
     assert lines[2:5] == [
         "          per sensor: 8 sources, the slowest:",
@@ -293,5 +293,5 @@ def test_explain_analyze_finds_the_figures_of_the_querys_own_ring(world: World) 
     first, seen, kept, delays = analyze(engine, "q").splitlines()
     assert first == "stream    S (file)"
     assert seen == "seen      state running, rows 12, late 3, lost 1; ring: state running"
-    assert kept == "disorder  quantile: 0% of 100 tuples came below the punctuation (target 5%)"
+    assert kept == "disorder  quantile: 0% of 100 tuples came after a window had closed (target 5%)"
     assert delays.startswith("          delays p50 1.0 s")

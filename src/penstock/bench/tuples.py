@@ -1,7 +1,7 @@
 """The Parquet files that benchmarks read: event times out of order, none later than SLACK.
 
-The first file is small: a query warms up on it. The last file holds tuples of a far later day, one
-for each value of `w`: they carry every watermark past all windows before them, so a query of either
+The first file is small: a query warms up on it. The last file holds tuples of hours later, one for
+each value of `w`: they carry every watermark past all windows before them, so a query of either
 engine delivers them all without being stopped.
 """
 
@@ -19,7 +19,7 @@ COLUMNS = "key INT, ts TIMESTAMP, v DOUBLE, w BIGINT"
 SLACK = "10 seconds"
 WEIGHTS = 1000  # w is one of 0 … 999
 _START_US = 1_704_067_200_000_000
-_DAY_US = 86_400_000_000
+_LATER_US = 43_200_000_000  # less than what a stream's clock trusts
 _DISORDER_US = 8_000_000
 _FIRST_ROWS = 2000
 
@@ -51,7 +51,7 @@ def write_tuples(directory: Path, tuples: Tuples) -> None:
         rows = tuples.rows_per_file
         _write_random(directory, number + 1, random, rows, tuples.groups, begin_us, per_file_us)
     key, last = np.zeros(WEIGHTS, np.int32), np.arange(WEIGHTS)
-    later_us = np.full(WEIGHTS, _START_US + tuples.minutes * 60_000_000 + _DAY_US)
+    later_us = np.full(WEIGHTS, _START_US + tuples.minutes * 60_000_000 + _LATER_US)
     _write(directory, tuples.files + 1, key, later_us, np.zeros(WEIGHTS), last)
 
 

@@ -28,7 +28,7 @@ class DelayFacts:
     """What was seen of the order of some tuples, in microseconds.
 
     rows: with an event time; untimed: without. ahead, behind: implausible. below: plausible ones
-    with an event time before the punctuation of their epoch. clock, first_clock: the clock after
+    with an event time before what was closed when they came. clock, first_clock: the clock after
     and before; jump: the least time too far ahead of the clock. event: latest plausible event time;
     last_event: latest of all. delays: tuples per bucket of the sketch, with their sum, sum of
     squares and largest. newest: the largest event times up to event, descending, as many as were

@@ -62,8 +62,8 @@ def _kept(disorder: Mapping[str, Any]) -> str:
         aside.append(f"target {target(disorder['target'])}")
     if measured > RECENT_TUPLES:
         aside.append(f"last {RECENT_TUPLES}: {share(disorder['recent_ratio'])}")
-    below = "below their source's punctuation" if disorder["apart"] else "below the punctuation"
-    kept = f"{share(disorder['ratio'])} of {measured} tuples came {below}"
+    whose = "their source's" if disorder["apart"] else "a"
+    kept = f"{share(disorder['ratio'])} of {measured} tuples came after {whose} window had closed"
     return f"{kept} ({'; '.join(aside)})" if aside else kept
 
 

@@ -26,6 +26,9 @@ from penstock.plan.specs import Composition
 from penstock.runtime.registry import EpochRow, Registry
 from penstock.runtime.sources.planner import Planner
 
+TRUSTED_RANGES = 10
+LONGEST_TRUST_US = 365_000 * 86_400_000_000
+
 
 @dataclass(slots=True)
 class KeptRows:
@@ -151,7 +154,7 @@ class EpochKeeper:
             if disorder.event_us != UNKNOWN_US and state.composition.kind == "window":
                 since = 0 if last is None else last.version
                 self._registry.start_after(state.ring, since, version, disorder.event_us + 1)
-            work = json.dumps({**body, "trust_us": state.trust_us})
+            work = json.dumps({**body, "trust_us": self._trust_us(state)})
             row = EpochRow(
                 state.ring, number, version, disorder.punctuation_us, disorder.clock_us, work
             )
@@ -159,6 +162,11 @@ class EpochKeeper:
             if disorder.rules.apart:  # its tasks close windows by the schedules of now
                 self._save(state)
         return row
+
+    def _trust_us(self, state: RingEpochs) -> int:
+        """How far from the clock times are believed; daily data with long windows has long gaps."""
+        range_us, _ = self._windows(state)
+        return max(state.trust_us, min(TRUSTED_RANGES * range_us, LONGEST_TRUST_US))
 
     def epoch(self, ring: str, number: int) -> dict[str, Any]:
         """An epoch's data; for a user's DataFrame the first ask decides it."""
