@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from penstock.control.closing import closed_end
-from penstock.control.disorder import Disorder, Rules, inherited, nothing_seen
+from penstock.control.disorder import Disorder, Rules, has_begun, inherited, nothing_seen
 from penstock.control.punctuation import NEVER_US
 from penstock.kernels.delays import UNKNOWN_US, DelayFacts, disorder_facts
 
@@ -275,6 +275,8 @@ def test_states_of_before_estimators_are_understood() -> None:
         "max_delay_us": 3 * S,
     }
     disorder.restore(old)
+    assert has_begun(old)
+    assert not has_begun(nothing_seen())
     assert (disorder.rows, disorder.event_us) == (7, 20 * S)
     assert disorder.decide(0, 10 * S) == 19 * S
     disorder.restore({**old, "max_event_us": None, "max_arrival_us": None, "max_delay_us": None})

@@ -6,15 +6,17 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.control.closing import LEARNING, LEARNING_US, plain, with_lag
 from penstock.control.punctuation import NEVER_US
 from penstock.kernels.delays import UNKNOWN_US
 from penstock.kernels.selection import build_selection
 from penstock.plan.catalog import Stream, companion
 from penstock.plan.specs import Composition, Output, Partial, SlotSpec, Term, WindowSpec
-from penstock.runtime.stage import Stage, TaskReport
+from penstock.runtime.stage import Sources, Stage, TaskReport
 from penstock.schema import Schema
 
 STREAM = Stream("S", Schema.of("id INT, ts TIMESTAMP"), "file", "ts")
@@ -96,3 +98,37 @@ def test_kept_tuples_have_the_columns_of_the_companion() -> None:
     known = companion(STREAM, "late").schema.arrow()
     slot = kept.get_field_index("_slot")
     assert kept.set(slot, pa.field("_query", pa.string())).equals(known)
+
+
+def sources(column: pa.Array, known: dict[str, list[list[int]]] | None = None) -> Sources:
+    epoch = {
+        "punctuation_us": 0,
+        "trust_us": 10**12,
+        "sources": {"others": plain(LEARNING), "known": known or {}},
+    }
+    return Sources(column, epoch)
+
+
+def test_sources_are_those_that_spark_groups_by() -> None:
+    floats = sources(pa.array([0.0, -0.0, float("nan"), None, float("nan")]))
+    assert floats.codes.tolist() == [0, 0, 1, 2, 1]
+    assert floats.names == ["=0.0", "=nan", "null"]
+    far = pa.array([10**18, None, 5], pa.timestamp("us", tz="UTC"))  # beyond the year 9999
+    assert sources(far).names == ["=1000000000000000000", "null", "=5"]
+    assert sources(pa.array([3_000_000], pa.date32())).names == ["=3000000"]
+    assert sources(pa.array(["null", None, "=null"])).names == ["=null", "null", "==null"]
+    assert sources(pa.array([], pa.string())).names == []
+
+
+def test_sources_beyond_a_bound_are_lumped_together() -> None:
+    codes, names = sources(pa.array(["a", "b", "c", "d", "b"])).bounded(2)
+    assert (codes.tolist(), names) == ([0, 1, 2, 2, 1], ["=a", "=b", ""])
+
+
+def test_each_row_closes_by_the_schedule_of_its_source() -> None:
+    own = plain(with_lag(LEARNING, 5_000, -(10**9)))
+    found = sources(pa.array(["a", "b", "a"]), {"=a": own})
+    assert found.closed_us(10**9).tolist() == [10**9 - 5_000, 10**9 - LEARNING_US, 10**9 - 5_000]
+    ends = np.array([10**10, 10**10, 10**13])
+    closing = found.closing_us(ends).tolist()
+    assert closing == [10**10 + 5_000, 10**10 + LEARNING_US, 10**13 + LEARNING_US]
