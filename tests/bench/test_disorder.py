@@ -68,8 +68,9 @@ def test_a_hard_case_is_shown_and_in_no_figure_of_the_summary(report: Report) ->
 
 
 def test_spark_rows_hold_our_run_and_every_watermark_that_was_tried() -> None:
-    tried = [{"watermark_s": 9.5, "drop_ratio": 0.0, "latency_s": 11.0}]
-    rows = disorder._spark_rows({"drop_ratio": 0.01, "latency_s": 3.0, "native": tried})
+    figures = {"drop_ratio": 0.01, "worst_stretch": 0.02, "latency_p95_s": 12.0}
+    tried = [{"watermark_s": 9.5, "latency_s": 11.0, **figures}]
+    rows = disorder._spark_rows({"latency_s": 3.0, "native": tried, **figures})
     assert [row["engine"] for row in rows] == ["penstock", "native, watermark 9.5 s"]
     assert [row["latency_s"] for row in rows] == [3.0, 11.0]
 
