@@ -8,6 +8,7 @@ delays. Whether the clock itself has jumped is not decided here: one task does n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from penstock.kernels.jit import FLAGS, INT, INTS, Doubles, Flags, Ints, inner, kernel
-from penstock.kernels.sketch import BUCKETS, FIRST_BIT, SUB_BITS, dense, sparse
+from penstock.kernels.sketch import BUCKETS, FIRST_BIT, LAST_BIT, SUB_BITS, dense, sparse
 
 UNKNOWN_US = -(2**62)  # no time yet
 _FIRST_TUPLES = 1_000
@@ -209,27 +210,11 @@ def _bucket(delay: int) -> int:
     """As `sketch.bucket_of`: the octave from the highest bit, its part from the bits below."""
     if not delay >> FIRST_BIT:
         return 0
-    high = delay
-    exponent = 0
-    if high >> 32:
-        high >>= 32
-        exponent += 32
-    if high >> 16:
-        high >>= 16
-        exponent += 16
-    if high >> 8:
-        high >>= 8
-        exponent += 8
-    if high >> 4:
-        high >>= 4
-        exponent += 4
-    if high >> 2:
-        high >>= 2
-        exponent += 2
-    if high >> 1:
-        exponent += 1
+    exponent = math.frexp(float(delay))[1] - 1  # beyond 2^53 it may round up: the last bucket
+    if exponent >= LAST_BIT:
+        return BUCKETS - 1
     part = (delay >> (exponent - SUB_BITS)) - (1 << SUB_BITS)
-    return min(((exponent - FIRST_BIT) << SUB_BITS) + part + 1, BUCKETS - 1)
+    return ((exponent - FIRST_BIT) << SUB_BITS) + part + 1
 
 
 @kernel(INTS, FLAGS, INT, INT)
