@@ -16,7 +16,8 @@ from penstock.kernels.delays import UNKNOWN_US
 from penstock.kernels.selection import build_selection
 from penstock.plan.catalog import Stream, companion
 from penstock.plan.specs import Composition, Output, Partial, SlotSpec, Term, WindowSpec
-from penstock.runtime.stage import Sources, Stage, TaskReport
+from penstock.runtime.per_source import Sources
+from penstock.runtime.stage import Stage, TaskReport
 from penstock.schema import Schema
 
 STREAM = Stream("S", Schema.of("id INT, ts TIMESTAMP"), "file", "ts")

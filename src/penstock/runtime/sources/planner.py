@@ -15,6 +15,8 @@ from typing import Any, Protocol
 from penstock.runtime.sources.files import FileInfo, FileOptions, list_files, split_files
 from penstock.runtime.sources.generator import TICK_US, GeneratorOptions, last_tick
 
+CATCH_UP_US = 60_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -77,8 +79,8 @@ class GeneratorPlanner:
             end = min(first + self._step, self._last + 1)
         else:
             now_us = self._clock_us()
-            if self._started_us is None:  # a restarted engine goes on where it stopped
-                self._started_us = now_us - first * TICK_US
+            if self._started_us is None:
+                self._started_us = self._begin(first, now_us)
             end = min(first + self._step, (now_us - self._started_us) // TICK_US)
         if end <= first:
             return None
@@ -86,3 +88,14 @@ class GeneratorPlanner:
         cuts = [first + (end - first) * i // tasks for i in range(tasks + 1)]
         pieces = [[{"first": a, "end": b}] for a, b in pairwise(cuts)]
         return Work({"pieces": pieces, "through": end}, [])
+
+    def _begin(self, first: int, now_us: int) -> int:
+        """When tick 0 was; a stream that is hardly behind the clock catches up with it.
+
+        So one that starts 'now' has the clock's times, however long its ring took to start. A
+        restarted engine otherwise goes on where it stopped.
+        """
+        behind_us = now_us - (self._options.start_us + first * TICK_US)
+        if 0 <= behind_us <= CATCH_UP_US:
+            return self._options.start_us
+        return now_us - first * TICK_US
