@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from penstock.bench import disorder
-from penstock.bench.disorder import QUICK, contend, contest, paper
+from penstock.bench.disorder import QUICK, contend, contest, paper, parts
 from penstock.bench.disorder.families import FAMILIES, bounded_normal, family
 from penstock.bench.disorder.replay import replay
 from penstock.bench.report import Report
+from penstock.control.estimators import Quantile
 
 ESTIMATORS = {
     "oracle",
@@ -125,3 +126,11 @@ def test_one_exceptional_delay_moves_max_and_no_other() -> None:
     assert float(with_it["max_waiting"]) > 2 * float(without["max_waiting"])
     for name in ("normal", "quantile"):
         assert with_it[f"{name}_waiting"] == pytest.approx(without[f"{name}_waiting"], rel=0.05)
+
+
+def test_each_part_is_switched_off_by_a_constant_that_quantile_has() -> None:
+    assert all(hasattr(Quantile, constant) for constant, _ in parts.PARTS.values())
+    found = {row["without"]: row for row in parts.rows(150_000, ("step",))}
+    assert set(found) == {"-", *parts.PARTS}
+    whole, unchanged = found["-"], found["change"]
+    assert float(str(unchanged["latency_vs_oracle"])) > float(str(whole["latency_vs_oracle"]))

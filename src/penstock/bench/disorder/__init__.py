@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.bench.disorder import contest, on_spark, paper
+from penstock.bench.disorder import contest, on_spark, paper, parts
 from penstock.bench.disorder.families import FAMILIES, HARD, bounded_normal
 from penstock.bench.disorder.following import following
 from penstock.bench.disorder.speed import kernel_rows
@@ -41,6 +41,7 @@ class Sizes:
     family_tuples: int
     seeds: int
     all_trace_steps: bool
+    part_families: tuple[str, ...]
 
 
 FULL = Sizes(
@@ -56,6 +57,7 @@ FULL = Sizes(
     family_tuples=1_000_000,
     seeds=5,
     all_trace_steps=True,
+    part_families=parts.FAMILIES,
 )
 QUICK = Sizes(
     tuples=200_000,
@@ -70,6 +72,7 @@ QUICK = Sizes(
     family_tuples=1_000_000,
     seeds=1,
     all_trace_steps=False,
+    part_families=(),
 )
 
 
@@ -91,6 +94,8 @@ def contend(sizes: Sizes, quick: bool, on: dict[str, Any]) -> Report:
     family_rows, families, scores = _families(sizes)
     hard_rows = _hard_cases(sizes)
     trace_rows, traces = _traces(sizes)
+    say("experiment 8, parts of quantile")
+    part_rows = parts.rows(sizes.family_tuples, sizes.part_families)
     say("kernel speed")
     kernel = kernel_rows()
     promise = contest.promise(scores)
@@ -104,7 +109,7 @@ def contend(sizes: Sizes, quick: bool, on: dict[str, Any]) -> Report:
     say("how the estimators follow a change")
     series |= following(sizes.family_tuples)
     series |= {"families": family_rows, "hard_cases": hard_rows, "traces": trace_rows}
-    rows = [*paper_rows, *family_rows, *hard_rows, *trace_rows, *kernel]
+    rows = [*paper_rows, *family_rows, *hard_rows, *trace_rows, *part_rows, *kernel]
     agrees = float(promise["worst_drop_over_target"] or 0) <= _KEPT
     return Report("disorder", quick, rows, summary, agrees, on, "experiment", series)
 
