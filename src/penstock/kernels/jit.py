@@ -2,7 +2,8 @@
 
 A kernel states its argument types, so it has exactly one compiled form: it is ready after import, a
 call never compiles, and an array of another type is an error instead of a second compilation.
-Arguments are read-only contiguous arrays (what Arrow buffers are); kernels return new arrays.
+Arguments are read-only contiguous arrays (what Arrow buffers are), unless their type says that the
+kernel changes them; kernels return new arrays.
 
 Compiled code is kept in numba's cache: in NUMBA_CACHE_DIR if set, next to the source, or where that
 is not writable in the user's cache directory. Processes that start at the same time on an empty
@@ -31,8 +32,8 @@ Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
 
 
-def _array(element: Any, dimensions: int = 1) -> Any:
-    return types.Array(element, dimensions, "C", readonly=True)
+def _array(element: Any, dimensions: int = 1, readonly: bool = True) -> Any:
+    return types.Array(element, dimensions, "C", readonly=readonly)
 
 
 INT = types.int64
@@ -46,6 +47,8 @@ FLAG_ROWS = _array(types.boolean, 2)
 BYTES = _array(types.uint8)
 WORDS = _array(types.uint64)
 WORD_ROWS = _array(types.uint64, 2)
+BYTE_ROWS = _array(types.uint8, 2)
+CHANGED_WORDS = _array(types.uint64, readonly=False)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

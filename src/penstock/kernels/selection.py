@@ -1,69 +1,53 @@
 """Thousands of selections in one pass: attribute selection constructs (ASC, Lee and Lee).
 
 Every term (conjunction) of every slot is one bit. Each attribute that some term uses has, per
-comparison region (`regions`), a bitmap of the terms that a value there satisfies or that do not use
-the attribute; all of it is computed when queries are registered. A row's result bitmap starts with
-all ones and is ANDed with one bitmap per attribute; a row whose bitmap is zero is dropped at once
-and costs no further look-up. Equality and ranges cost the same: a binary search and an AND.
+bucket of its values (`binning`), a bitmap of the terms that a value there may satisfy or that do
+not use the attribute. A row's result bitmap is the AND of one bitmap per attribute; as soon as it
+is zero the row costs no further look-up. Equality and ranges cost the same.
 
-A slot's terms are neighbouring bits, so ascending bits are ascending slots and a slot that several
-terms match is written once.
+What goes beyond the paper, whose bitmaps grow with the square of the number of queries:
+- Terms lie in tiles of 1,024: the bitmaps of a tile stay in the cache while a block of rows passes.
+- There are at most 128 buckets, so bitmaps grow with the number of terms only. Where a predicate
+  begins or ends inside a bucket, the bitmap of borders says so, and the few terms that are left and
+  have a border there are compared with the row itself.
+- A tile has bitmaps only for attributes that its terms use. A summary over the tiles, one bit each,
+  tells by the same AND which tiles a row has to look at; terms that begin alike are put together.
+- A term is added or dropped by setting or clearing its bits.
+
+A slot with several terms is written once for a row that more than one of them matches.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.kernels.columns import valid_flags
+from penstock.kernels.binning import Bins, bins_for, find_buckets
+from penstock.kernels.domains import Domain, Key, domain_of, ordered_constant
 from penstock.kernels.jit import (
-    FLAG_ROWS,
-    FLAGS,
     INT,
-    INT_ROWS,
     INTS,
     SMALL_INTS,
-    WORD_ROWS,
-    WORDS,
+    Bytes,
     Flags,
     Ints,
     SmallInts,
-    Words,
-    inner,
     kernel,
 )
-from penstock.kernels.regions import (
-    Regions,
-    column_keys,
-    constant_key,
-    cut_domain,
-    region_range,
-)
-from penstock.plan.specs import SlotSpec, ValueSet
+from penstock.kernels.tiles import Layout, TermRows, Tiles
+from penstock.plan.specs import SlotSpec, Term
 
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The slots' predicates, ready for matching."""
-
-    slot_count: int
-    attributes: tuple[tuple[str, Regions], ...]  # in the order of evaluation
-    constants: Ints  # of all keyed attributes, one after the other
-    constant_offsets: Ints
-    bitmaps: Words  # one row per region of every attribute, one bit per term
-    bitmap_offsets: Ints
-    all_terms: Words
-    term_slots: SmallInts  # position of each term's slot
+TOGETHER = 3  # attributes that are combined before the next look whether any bit is left
 
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Row i belongs to the slots at positions `slots[offsets[i]:offsets[i + 1]]`, ascending."""
+    """Row i belongs to the slots at positions `slots[offsets[i]:offsets[i + 1]]`, in any order."""
 
     slot_count: int
     offsets: Ints
@@ -71,222 +55,233 @@ class Matches:
     visits: int  # attribute look-ups that the batch cost
 
 
-# (term, set) per attribute
-_Uses = dict[str, list[tuple[int, ValueSet]]]
+@dataclass(frozen=True, slots=True)
+class Survivors:
+    """Bits left of sampled rows, in all: along the order, and with other attributes after it."""
+
+    rows: int
+    order: tuple[str, ...]
+    after: tuple[int, ...]  # each attribute of the order
+    candidates: dict[str, int]  # if that attribute came next after the prefix
+
+
+_NO_KEYS: Ints = np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class _Attribute:
+    """How an attribute's values are told apart."""
+
+    number: int
+    domain: Domain
+    bins: Bins = field(default_factory=lambda: bins_for(_NO_KEYS, _NO_KEYS))
+    users: int = 0  # terms that use it
+    binned_for: int = 0  # users when the bins were made
+
+
+class Selection:
+    """The slots' predicates, ready for matching; `change` adds and drops slots."""
+
+    def __init__(self, types: Mapping[str, str], order: Sequence[str] = ()) -> None:
+        self._types = types
+        self._wanted = tuple(order)
+        self._attributes: dict[str, _Attribute] = {}
+        self._places: dict[int, list[int]] = {}  # of each slot's terms
+        self._signatures: Counter[frozenset[str]] = Counter()
+        self._tiles = Tiles()
+        self._layout: Layout | None = None
+        self.slot_numbers = np.empty(0, np.int64)  # ascending; `Matches` speaks of positions here
+
+    @property
+    def usage(self) -> Mapping[frozenset[str], int]:
+        """How many terms use exactly these attributes."""
+        return self._signatures
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Attributes in use, in the order of evaluation: as wanted, then by how many use them."""
+        rank = {name: place for place, name in enumerate(self._wanted)}
+        used = [name for name, a in self._attributes.items() if a.users]
+        last = len(rank)
+        return tuple(sorted(used, key=lambda n: (rank.get(n, last), -self._attributes[n].users, n)))
+
+    @property
+    def term_count(self) -> int:
+        return self._signatures.total()
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the bitmaps and predicates."""
+        return self._tiles.nbytes
+
+    def reorder(self, order: Sequence[str]) -> None:
+        """Evaluate attributes in another order; results stay the same."""
+        if tuple(order) != self._wanted:
+            self._wanted = tuple(order)
+            self._layout = None
+
+    def change(self, added: Sequence[SlotSpec], dropped: Collection[int] = ()) -> None:
+        """Add and drop slots; the work is that of the change, unless most of the slots are new."""
+        self._layout = None
+        self._drop([slot for slot in dropped if slot in self._places])
+        terms = [(slot.slot, term) for slot in added for term in slot.terms]
+        self._learn(term for _, term in terms)
+        rows = TermRows.of([slot for slot, _ in terms], [self._rows(term) for _, term in terms])
+        for slot in added:
+            self._places[slot.slot] = []
+        if len(terms) > self._tiles.term_count:
+            self._rebuild(rows)
+        else:
+            self._add(rows, self._tiles.add(rows, self._bins))
+            self._rebin(rows)
+        self.slot_numbers = np.array(sorted(self._places), np.int64)
+
+    @property
+    def _bins(self) -> list[Bins]:
+        return [a.bins for a in self._attributes.values()]
+
+    def _add(self, terms: TermRows, places: Ints) -> None:
+        for slot, place in zip(terms.slots.tolist(), places.tolist(), strict=True):
+            self._places[slot].append(place)
+
+    def _drop(self, slots: list[int]) -> None:
+        names = list(self._attributes)
+        for slot in slots:
+            for place in self._places.pop(slot):
+                used = frozenset(names[n] for n in self._tiles.attributes_of(place))
+                self._signatures[used] -= 1
+                for name in used:
+                    self._attributes[name].users -= 1
+                self._tiles.drop(place)
+        self._signatures += Counter()  # without zeros
+
+    def _learn(self, terms: Iterable[Term]) -> None:
+        """Know the attributes and constants of terms before keys are made of them."""
+        constants: dict[str, set[Key]] = {}
+        for term in terms:
+            names = [name for name, _ in term.sets]
+            if len(set(names)) < len(names):
+                raise PenstockError("a term names an attribute twice", "intersect the two sets")
+            self._signatures[frozenset(names)] += 1
+            for name, values in term.sets:
+                attribute = self._attribute(name)
+                attribute.users += 1
+                type_ = attribute.domain.type
+                bounds = [b for i in values.intervals for b in (i.low, i.high) if b is not None]
+                constants.setdefault(name, set()).update(ordered_constant(b, type_) for b in bounds)
+        for name, found in constants.items():
+            attribute = self._attributes[name]
+            if (moved := attribute.domain.learn(found)) is not None:
+                self._tiles.relabel(attribute.number, moved)
+                attribute.binned_for = 0
+
+    def _attribute(self, name: str) -> _Attribute:
+        if name not in self._attributes:
+            if name not in self._types:
+                known = f"known: {', '.join(sorted(self._types))}"
+                raise PenstockError(f"predicates use {name}, which has no type", known)
+            domain = domain_of(self._types[name])
+            self._attributes[name] = _Attribute(len(self._attributes), domain)
+        return self._attributes[name]
+
+    def _rows(self, term: Term) -> list[tuple[int, int, int, int]]:
+        """A term's predicates as rows of keys; a set that holds nowhere keeps an empty one."""
+        rows: list[tuple[int, int, int, int]] = []
+        for name, values in term.sets:
+            attribute = self._attributes[name]
+            null, last = int(values.null), None
+            for interval in values.intervals:
+                low, high = attribute.domain.bounds(interval)
+                if low > high:
+                    continue
+                if last is not None and low <= last:
+                    raise PenstockError("intervals overlap or are not sorted", "unite them first")
+                rows.append((attribute.number, low, high, null))
+                last = high
+            if last is None:
+                rows.append((attribute.number, 0, -1, null))
+        return rows
+
+    def _rebuild(self, new: TermRows) -> None:
+        """Lay out all terms anew, those that begin alike together."""
+        terms = self._tiles.terms().followed_by(new)
+        for attribute in self._attributes.values():
+            bounds = terms.bounds_of(attribute.number)
+            attribute.bins, attribute.binned_for = bins_for(*bounds), attribute.users
+        self._tiles = Tiles()
+        self._places = {slot: [] for slot in self._places}
+        self._add(terms, self._tiles.add_together(terms, self._bins))
+
+    def _rebin(self, new: TermRows) -> None:
+        """New buckets where the old ones no longer tell the predicates well apart."""
+        for attribute in self._attributes.values():
+            lows, highs = new.bounds_of(attribute.number)
+            if not lows.size:
+                continue
+            grown = attribute.users > 2 * attribute.binned_for
+            if grown or (attribute.bins.exact and not attribute.bins.has_cuts(lows, highs)):
+                attribute.bins = bins_for(*self._tiles.terms().bounds_of(attribute.number))
+                attribute.binned_for = attribute.users
+                self._tiles.put_again(attribute.number, attribute.bins)
+
+    def match(self, batch: pa.RecordBatch, together: int) -> tuple[Ints, SmallInts, int]:
+        """Offsets by row, positions of slots, and attribute look-ups."""
+        return self._tiles.match(self._now(), *self._read(batch), together)
+
+    def survivors(self, sample: pa.RecordBatch, prefix: int) -> Survivors:
+        """What is left of sampled rows after each attribute, as far as buckets can tell."""
+        layout, order = self._now(), self.order
+        after, candidates = self._tiles.survivors(layout, self._read(sample)[2], prefix)
+        found = zip(order[prefix:], candidates[prefix:].tolist(), strict=True)
+        return Survivors(sample.num_rows, order, tuple(after.tolist()), dict(found))
+
+    def _now(self) -> Layout:
+        """The arrays that matching reads, for the slots and the order of now."""
+        if self._layout is None:
+            numbers = {name: a.number for name, a in self._attributes.items()}
+            self._layout = self._tiles.layout(
+                [numbers[name] for name in self.order],
+                [a.bins.exact for a in self._attributes.values()],
+                self.slot_numbers,
+                [slot for slot, places in self._places.items() if len(places) > 1],
+            )
+        return self._layout
+
+    def _read(self, batch: pa.RecordBatch) -> tuple[Ints, Flags, Bytes]:
+        """Keys, validity and buckets of a batch, by attribute; attributes of no use stay empty."""
+        shape = max(1, len(self._attributes)), batch.num_rows
+        keys, valid = np.zeros(shape, np.int64), np.zeros(shape, np.bool_)
+        buckets = np.zeros(shape, np.uint8)
+        for name, attribute in self._attributes.items():
+            if attribute.users:
+                found, present = attribute.domain.keys(batch.column(name))
+                keys[attribute.number], valid[attribute.number] = found, present
+                buckets[attribute.number] = find_buckets(attribute.bins, found, present)
+        return keys, valid, buckets
 
 
 def build_selection(
     slots: Sequence[SlotSpec], types: Mapping[str, str], order: Sequence[str] = ()
 ) -> Selection:
-    """Compute regions and bitmaps; attributes of `order` come first, then those of most terms."""
-    uses: _Uses = defaultdict(list)
-    term_slots: list[int] = []
-    for position, slot in enumerate(slots):
-        for term in slot.terms:
-            for name, values in term.sets:
-                uses[name].append((len(term_slots), values))
-            term_slots.append(position)
-    rank = {name: place for place, name in enumerate(order)}
-    names = sorted(uses, key=lambda n: (rank.get(n, len(rank)), -len(uses[n])))
-    if unknown := [n for n in names if n not in types]:
-        raise PenstockError(
-            f"predicates use {unknown[0]}, which has no type", f"known: {', '.join(sorted(types))}"
-        )
-    all_terms = _bits(np.arange(len(term_slots)), len(term_slots))
-    attributes = tuple(
-        (name, cut_domain(types[name], _constants(uses[name], types[name]))) for name in names
-    )
-    bitmap_offsets = np.cumsum([0, *(r.count for _, r in attributes)], dtype=np.int64)
-    bitmaps = np.zeros((bitmap_offsets[-1], all_terms.size), np.uint64)
-    for i, (name, regions) in enumerate(attributes):
-        part = bitmaps[bitmap_offsets[i] : bitmap_offsets[i + 1]]
-        _fill_bitmaps(part, uses[name], regions, all_terms)
-    keys = [np.array(r.constants if r.keyed else (), np.int64) for _, r in attributes]
-    return Selection(
-        len(slots),
-        attributes,
-        np.concatenate([np.empty(0, np.int64), *keys]),
-        np.cumsum([0, *map(len, keys)], dtype=np.int64),
-        bitmaps,
-        bitmap_offsets,
-        all_terms,
-        np.array(term_slots, np.int32),
-    )
+    """The slots' predicates; attributes of `order` are looked at first, then those of most use."""
+    selection = Selection(types, order)
+    selection.change(slots)
+    return selection
 
 
-def select(selection: Selection, batch: pa.RecordBatch) -> Matches:
-    """Match every row of a batch with all slots."""
-    shape = len(selection.attributes), batch.num_rows
-    keys, valid = np.empty(shape, np.int64), np.empty(shape, np.bool_)
-    for i, (name, regions) in enumerate(selection.attributes):
-        column = batch.column(name)
-        keys[i] = column_keys(column, regions)
-        valid[i] = valid_flags(column) if regions.keyed else True
-    offsets, slots, visits = _match_rows(
-        batch.num_rows,
-        keys,
-        valid,
-        np.array([r.keyed for _, r in selection.attributes], np.bool_),
-        selection.constants,
-        selection.constant_offsets,
-        selection.bitmaps,
-        selection.bitmap_offsets,
-        selection.all_terms,
-        selection.term_slots,
-    )
-    return Matches(selection.slot_count, offsets, slots, visits)
+def select(selection: Selection, batch: pa.RecordBatch, together: int = TOGETHER) -> Matches:
+    """Match every row of a batch with all slots.
+
+    `together`: how many attributes (up to 3) are combined between two looks whether any term is
+    left; the paper looks after each.
+    """
+    offsets, slots, visits = selection.match(batch, together)
+    return Matches(selection.slot_numbers.size, offsets, slots, visits)
 
 
 def rows_by_slot(matches: Matches) -> tuple[Ints, Ints]:
     """The matches by slot: offsets per slot position, and row indexes, ascending."""
     return _transpose(matches.offsets, matches.slots, matches.slot_count)
-
-
-def _constants(uses: list[tuple[int, ValueSet]], type_: str) -> set[int | bytes]:
-    return {
-        constant_key(bound, type_)
-        for _, values in uses
-        for interval in values.intervals
-        for bound in (interval.low, interval.high)
-        if bound is not None
-    }
-
-
-def _fill_bitmaps(
-    bitmaps: Words, uses: list[tuple[int, ValueSet]], regions: Regions, all_terms: Words
-) -> None:
-    """Set each region's bits: note where terms begin and cease to hold, then accumulate."""
-    position = {constant: i for i, constant in enumerate(regions.constants)}
-    users: list[int] = []
-    holds_on_null: list[int] = []
-    toggled: list[int] = []
-    at: list[int] = []
-    for term, values in uses:
-        if users and users[-1] == term:
-            raise PenstockError("a term names an attribute twice", "intersect the two sets")
-        users.append(term)
-        if values.null:
-            holds_on_null.append(term)
-        end = 0
-        for interval in values.intervals:
-            if span := region_range(interval, regions, position):
-                if span[0] < end:
-                    raise PenstockError("intervals overlap or are not sorted", "unite them first")
-                end = span[1]
-                toggled += [term, term]
-                at += span
-    terms = all_terms.size * 64
-    bits = np.uint64(1) << (np.array(toggled, np.uint64) & np.uint64(63))
-    words = np.array(toggled, np.int64) >> 6
-    np.bitwise_xor.at(bitmaps, (np.array(at, np.int64), words), bits)
-    others = all_terms & ~_bits(np.array(users, np.int64), terms)
-    bitmaps[0] ^= others
-    np.bitwise_xor.accumulate(bitmaps, axis=0, out=bitmaps)
-    bitmaps[regions.null] = others | _bits(np.array(holds_on_null, np.int64), terms)
-
-
-def _bits(positions: Ints, size: int) -> Words:
-    flags = np.zeros(-(-size // 64) * 64, np.uint8)
-    flags[positions] = 1
-    return np.packbits(flags, bitorder="little").view(np.uint64)
-
-
-# position of a word's lowest set bit, by de Bruijn multiplication
-_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
-_BIT_PLACES = np.zeros(64, np.int64)
-for _bit in range(64):
-    _BIT_PLACES[((1 << _bit) * int(_DE_BRUIJN) % 2**64) >> 58] = _bit
-
-
-@inner
-def _lower_bound(constants: Ints, begin: int, end: int, key: int) -> int:
-    """First constant not below the key; the halving has no branch to mispredict."""
-    size = end - begin
-    while size > 0:
-        half = (size + 1) >> 1
-        begin += half if constants[begin + half - 1] < key else 0
-        size -= half
-    return begin
-
-
-@kernel(INT, INT_ROWS, FLAG_ROWS, FLAGS, INTS, INTS, WORD_ROWS, INTS, WORDS, SMALL_INTS)
-def _match_rows(
-    row_count: int,
-    keys: Ints,
-    valid: Flags,
-    keyed: Flags,
-    constants: Ints,
-    constant_offsets: Ints,
-    bitmaps: Words,
-    bitmap_offsets: Ints,
-    all_terms: Words,
-    term_slots: SmallInts,
-) -> tuple[Ints, SmallInts, int]:
-    width = all_terms.size
-    # a block of result bitmaps stays in the first-level cache while attribute after attribute,
-    # each with its constants and bitmaps, passes over it
-    block = max(16, min(1024, 2048 // max(1, width)))
-    result = np.empty((block, width), np.uint64)
-    alive = np.empty(block, np.int64)
-    offsets = np.zeros(row_count + 1, np.int64)
-    slots = np.empty(max(row_count, 1024), np.int32)
-    used = 0
-    visits = 0
-    for start in range(0, row_count, block):
-        count = min(block, row_count - start)
-        for i in range(count):
-            alive[i] = i
-            result[i] = all_terms
-        for a in range(keyed.size):
-            first, last = constant_offsets[a], constant_offsets[a + 1]
-            base = bitmap_offsets[a]
-            null = bitmap_offsets[a + 1] - 1
-            visits += count
-            kept = 0
-            for s in range(count):
-                i = alive[s]
-                key = keys[a, start + i]
-                if not keyed[a]:
-                    region = base + key
-                elif not valid[a, start + i]:
-                    region = null
-                else:
-                    place = _lower_bound(constants, first, last, key)
-                    equal = place < last and constants[place] == key
-                    region = base + 2 * (place - first) + (1 if equal else 0)
-                some = np.uint64(0)
-                for w in range(width):
-                    word = result[i, w] & bitmaps[region, w]
-                    result[i, w] = word
-                    some |= word
-                alive[kept] = i
-                kept += 1 if some != 0 else 0
-            count = kept
-            if count == 0:
-                break
-        for s in range(count):
-            i = alive[s]
-            if used + term_slots.size > slots.size:
-                grown = np.empty(2 * slots.size + term_slots.size, np.int32)
-                grown[:used] = slots[:used]
-                slots = grown
-            before = used
-            previous = -1
-            for w in range(width):
-                word = result[i, w]
-                while word != 0:
-                    lowest = word & (~word + np.uint64(1))
-                    bit = _BIT_PLACES[(lowest * _DE_BRUIJN) >> np.uint64(58)]
-                    slot = term_slots[64 * w + bit]
-                    if slot != previous:
-                        slots[used] = slot
-                        used += 1
-                        previous = slot
-                    word ^= lowest
-            offsets[start + i + 1] = used - before
-    for i in range(row_count):
-        offsets[i + 1] += offsets[i]
-    return offsets, slots[:used].copy(), visits
 
 
 @kernel(INTS, SMALL_INTS, INT)
