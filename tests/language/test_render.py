@@ -19,11 +19,13 @@ from penstock.language.ast import (
     Expr,
     InList,
     IsNull,
+    Like,
     Literal,
     Not,
     Opaque,
     Or,
     SelectItem,
+    StartsWith,
 )
 from penstock.language.render import default_name
 from penstock.language.tree import aggregates_of, columns_of, walk
@@ -74,6 +76,8 @@ def deeper(part: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         st.builds(InList, part, some),
         st.builds(Between, part, part, part),
         st.builds(IsNull, part),
+        st.builds(Like, part, part, st.sampled_from(["\\", "!", "'", "%"])),
+        st.builds(StartsWith, part, part),
         st.builds(
             Aggregate,
             st.sampled_from(["sum", "max", "any", "percentile"]),
@@ -84,7 +88,7 @@ def deeper(part: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         st.just(Aggregate("count", ())),
         columns.map(lambda c: Opaque(("lower(", c, ")"))),
         columns.map(lambda c: Opaque(("(", c, " + 1)"))),
-        columns.map(lambda c: Opaque(("(", c, " LIKE 'a%')"))),
+        columns.map(lambda c: Opaque(("(", c, " RLIKE 'a+')"))),
     )
 
 

@@ -40,6 +40,10 @@ a is distinct from b and c is not distinct from d
 a like 'x%' and b not like '!%' escape '!' or c rlike '\\d+' and d ilike 'a'
 a like any ('a', 'b') or a not like all ('c', 'd')
 a not like any ('c', 'd')
+not a like 'x\%' or a not like '\\_%' or b like r'\%'
+a like b || '%' and (a like b) = c
+a like 'x' escape '\\' or a like '%%' escape '%'
+startswith(a, 'x') and not startswith(lower(a), b)
 a = b like 'x'
 5
 1.50

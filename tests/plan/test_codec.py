@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from penstock.plan.catalog import Stream
-from penstock.plan.codec import composition_from, dumps, stream_from
-from penstock.plan.specs import Composition, Output
+from penstock.plan.codec import (
+    attribute_text,
+    comparison_text,
+    composition_from,
+    dumps,
+    slot_from,
+    stream_from,
+)
+from penstock.plan.specs import Attribute, Composition, Output, SlotSpec, Term, WindowSpec
+from penstock.plan.valuesets import ONLY_NULL, compare
 from penstock.schema import Schema
 
 STREAM = Stream("S", Schema.of("id INT, ts TIMESTAMP"), "file", "ts", options=(("path", "in"),))
@@ -39,5 +48,36 @@ def test_a_stream_written_without_tuples_idle_and_trust_gets_their_defaults() ->
 
 def test_a_composition_written_without_sources_has_none() -> None:
     raw = json.loads(dumps(RING))
-    del raw["per"], raw["apart"]
+    del raw["per"], raw["apart"], raw["computed"]
     assert composition_from(json.dumps(raw)) == RING
+
+
+UPPER = Attribute("__d_1", "string", "upper(`room`)")
+HOT, COLD = compare(">", 40.0), compare("<", 0.0)
+SLOT = SlotSpec(
+    7,
+    (Term((("room", compare("=", '["temp",{')), ("temp", HOT))), Term((("__d_1", ONLY_NULL),))),
+    WindowSpec(10, 5),
+    3,
+    (UPPER,),
+)
+
+
+def test_a_slot_comes_back_as_it_was() -> None:
+    assert slot_from(dumps(SLOT)) == SLOT
+
+
+def test_a_slot_written_without_derived_attributes_has_none() -> None:
+    raw = json.loads(dumps(SLOT))
+    del raw["derived"]
+    assert slot_from(json.dumps(raw)) == replace(SLOT, derived=())
+
+
+def test_the_text_of_a_slot_tells_what_it_compares() -> None:
+    text = dumps(SLOT)
+    assert comparison_text("temp", HOT) in text
+    assert comparison_text("temp", COLD) not in text
+    assert comparison_text("__d_1", ONLY_NULL) in text
+    assert attribute_text("temp") in text
+    assert attribute_text("temp") not in dumps(replace(SLOT, terms=(Term(SLOT.terms[0].sets[:1]),)))
+    assert attribute_text("te") not in text

@@ -9,11 +9,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from tests.plan.streams import bound, cases, told
 
 from penstock.errors import QueryError
+from penstock.language.ast import Expr, Literal, Opaque
 from penstock.plan.codec import composition_from, dumps
 from penstock.plan.compose import Composed, compose
 
@@ -22,13 +24,23 @@ TYPES = {
     "(`id` + 1)": "int",
     "(1 / `id`)": "double",
     "upper(`room`)": "string",
+    "lower(`room`)": "string",
+    "`room` LIKE '%a_l'": "boolean",
     "1": "int",
     "0.5": "decimal(1,1)",
 }
 
 
+CONSTANTS: dict[str, Expr] = {
+    "(2 * 100)": Literal(200),
+    "(2 * 100) = 200": Literal(True),
+    "double('NaN')": Literal(float("nan")),
+    "(TIMESTAMP '2024-01-01' + INTERVAL 1 HOUR)": Opaque(("TIMESTAMP '2024-01-01 01:00:00'",)),
+}
+
+
 def composed(text: str) -> list[Composed]:
-    return [compose(query, lambda sql: TYPES[sql]) for query in bound(text)]
+    return [compose(query, lambda sql: TYPES[sql], CONSTANTS.get) for query in bound(text)]
 
 
 @pytest.mark.parametrize(("header", "text"), cases("sharing.sql", "share"))
@@ -64,6 +76,33 @@ def test_is_refused(header: re.Match[str], text: str) -> None:
     with pytest.raises(QueryError) as caught:
         composed(text)
     assert header[4] in told(caught.value)
+
+
+def test_what_cannot_fail_is_data_of_the_slot() -> None:
+    plain, safe, risky = composed(
+        "SELECT id FROM Sensors WHERE temp > 1; SELECT id FROM Sensors WHERE upper(room) = 'A';"
+        "SELECT id FROM Sensors WHERE id + 1 > 2 AND upper(room) = 'A'"
+    )
+    assert (plain.derived, plain.composition.computed) == ((), False)
+    assert [a.sql for a in safe.derived] == ["upper(`room`)"]
+    assert (safe.composition.derived, safe.composition.computed) == ((), True)
+    assert [a.sql for a in risky.composition.derived] == ["(`id` + 1)"]
+    assert (risky.derived, risky.composition.computed) == (safe.derived, False)
+    assert composition_from(dumps(safe.composition)) == safe.composition
+
+
+def test_outside_of_penstocks_own_sources_derived_values_keep_nobody_apart() -> None:
+    plain, safe = bound(
+        "SELECT id FROM Sensors WHERE temp > 1; SELECT id FROM Sensors WHERE upper(room) = 'A'"
+    )
+    frames = [
+        replace(query, inputs=(replace(query.source, stream=stream),))
+        for query in (plain, safe)
+        for stream in [replace(query.source.stream, source="dataframe")]
+    ]
+    found = [compose(query, lambda sql: TYPES[sql], CONSTANTS.get) for query in frames]
+    assert found[0].composition == found[1].composition
+    assert found[1].derived
 
 
 def test_equal_aggregates_are_kept_once() -> None:

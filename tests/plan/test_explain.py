@@ -1,4 +1,4 @@
-"""EXPLAIN of disorder: what will run, and why not what was asked for."""
+"""EXPLAIN: what of a WHERE is shared; of disorder, what will run and why not what was asked for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.plan.streams import bound
 
 from penstock.plan.compose import compose
 from penstock.plan.disorder import ESTIMATORS, chosen_estimator
-from penstock.plan.explain import explain_query
+from penstock.plan.explain import Company, Sharing, explain_query
 from penstock.schema import Schema
 
 
@@ -21,12 +21,69 @@ def disorder(ratio: str, group_by: str = "room", **settings: Any) -> list[str]:
     )
     source = replace(query.source, stream=replace(query.source.stream, **settings))
     query = replace(query, inputs=(source,))
-    text = explain_query(query, compose(query, str), Schema.of("n BIGINT"), True, None)
+    text = explain_query(
+        query, compose(query, str, lambda _: None), Schema.of("n BIGINT"), True, None
+    )
     lines = text.splitlines()
     first = next(n for n, line in enumerate(lines) if line.startswith("disorder"))
     last = next(n for n, line in enumerate(lines) if line.startswith("outputs"))
     assert all(line.startswith(" " * 10) for line in lines[first + 1 : last])
     return [line[10:] for line in lines[first:last]]
+
+
+def selection(where: str, *company: Company) -> list[str]:
+    """The lines on derived values and selection; `company` of each attribute, as they appear."""
+    [query] = bound(f"SELECT id FROM Sensors WHERE {where}")
+    composed = compose(query, lambda sql: "string" if "upper" in sql else "int", lambda _: None)
+    sets = [pair for term in composed.terms for pair in term.sets]
+    sharing = Sharing("select-1", 9, dict(zip(sets, company, strict=False)))
+    text = explain_query(query, composed, Schema.of("id INT"), False, sharing)
+    return [
+        line for line in text.splitlines() if line[:10] in ("derived   ", "selection ", " " * 10)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("where", "company", "lines"),
+    [
+        ("1 = 1", [], ["selection every tuple"]),
+        ("id > 3 AND id < 2", [], ["selection never true"]),
+        (
+            "temp > 40 AND room = 'hall'",
+            [Company(1, 0), Company(0, 1)],
+            [
+                "selection room in {'hall'}; shared with 1 query",
+                "          and temp in (40.0, inf); compared by 1 query too",
+            ],
+        ),
+        (
+            "temp > 40 AND id = 1 OR room LIKE 'ha%'",
+            [Company(12, 28), Company(0, 0), Company(0, 3)],
+            [
+                "selection id in {1}; shared with 12 queries, compared by 28 more",
+                "          and temp in (40.0, inf)",
+                "          or room in ['ha', 'hb'); compared by 3 queries too",
+            ],
+        ),
+        (
+            "upper(room) = 'HALL'",
+            [],
+            ["derived   upper(`room`): string", "selection upper(`room`) in {'HALL'}"],
+        ),
+        (
+            "id + 1 > 5",
+            [],
+            [
+                "derived   (`id` + 1): int; only queries with it share the ring",
+                "selection (`id` + 1) in [6, inf)",
+            ],
+        ),
+    ],
+)
+def test_explain_says_how_a_condition_was_taken_apart_and_who_shares_it(
+    where: str, company: list[Company], lines: list[str]
+) -> None:
+    assert selection(where, *company) == lines
 
 
 @pytest.mark.parametrize("ratio", [None, 0.01])

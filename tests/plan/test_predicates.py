@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 
@@ -19,16 +20,20 @@ from penstock.language.ast import (
     Expr,
     InList,
     IsNull,
+    Like,
     Literal,
     Not,
     Opaque,
     Operator,
     Or,
+    StartsWith,
 )
+from penstock.plan.conjunctions import MAX_TERMS
 from penstock.plan.failing import cannot_fail
-from penstock.plan.predicates import MAX_TERMS, Predicate, analyse
+from penstock.plan.patterns import matching
+from penstock.plan.predicates import Predicate, analyse
 from penstock.plan.specs import Attribute, Constant, Interval, Term, ValueSet
-from penstock.plan.valuesets import compare, contains, one_of
+from penstock.plan.valuesets import compare, contains, intersect, one_of
 
 OPERATORS: list[Operator] = ["=", "<>", "<", "<=", ">", ">=", "<=>"]
 TYPES = {
@@ -40,11 +45,13 @@ TYPES = {
     "s": "string",
     "flag": "boolean",
     "day": "date",
+    "ts": "timestamp",
     "tags": "array<string>",
     "m": "decimal(10,2)",
 }
 A, B, X, S = Column("a"), Column("b"), Column("x"), Column("s")
 QUOTIENT = Opaque((A, " / ", B))
+TWO, NOT_A_NUMBER, AB = Opaque(("(1 + 1)",)), Opaque(("double('NaN')",)), Opaque(("('a' || 'b')",))
 IS_TRUE = compare(">=", 1)
 
 Value = int | float | str | bool | None
@@ -61,6 +68,21 @@ def derive(expr: Expr) -> Attribute:
     return Attribute(name, "int" if "length" in texts else "double", repr(expr))
 
 
+CONSTANTS: dict[str, Expr] = {
+    "(1 + 1)": Literal(2),
+    "double('NaN')": Literal(float("nan")),
+    "('a' || 'b')": Literal("ab"),
+    "(1 + 1) = 2": Literal(True),
+    "(1 + 1) > 2": Literal(False),
+    "to_date('1970-01-02')": Opaque(("DATE '1970-01-02'",)),
+}
+
+
+def fold(sql: str) -> Expr | None:
+    """A stand-in for Spark's optimiser: knows the few constants used here."""
+    return CONSTANTS.get(sql)
+
+
 def keeps(predicate: Predicate, row: Mapping[str, Constant | None]) -> bool:
     return any(all(contains(s, row[name]) for name, s in t.sets) for t in predicate.terms)
 
@@ -71,7 +93,7 @@ def gt(left: Expr, value: Value | Decimal) -> Comparison:
 
 def the_set(where: Expr) -> ValueSet:
     """The one set of the one term that the condition becomes."""
-    ((sets),) = (term.sets for term in analyse(where, TYPES, derive).terms)
+    ((sets),) = (term.sets for term in analyse(where, TYPES, derive, fold).terms)
     ((_, values),) = sets
     return values
 
@@ -81,14 +103,33 @@ def the_set(where: Expr) -> ValueSet:
 SMALL = [None, 0, 1, 2, 3]
 
 
-def evaluate(expr: Expr, row: Mapping[str, int | None]) -> bool | int | None:
+def like(text: str, pattern: str, escape: str) -> bool:
+    """LIKE as a regular expression, character by character."""
+    found, characters = "", iter(pattern)
+    for character in characters:
+        if character == escape:
+            found += re.escape(next(characters))
+        else:
+            found += {"%": ".*", "_": "."}.get(character, re.escape(character))
+    return re.fullmatch(found, text, re.DOTALL) is not None
+
+
+def evaluate(expr: Expr, row: Mapping[str, int | str | None]) -> bool | int | str | None:
     """SQL's truth tables, written down as they stand in the books."""
     match expr:
         case Column(name):
             return row[name]
         case Literal(value):
-            assert value is None or isinstance(value, int)
+            assert value is None or isinstance(value, int | str)
             return value
+        case Opaque():
+            return evaluate(CONSTANTS[str(expr.parts[0])], row)
+        case Like(operand, pattern, escape):
+            a, b = evaluate(operand, row), evaluate(pattern, row)
+            return like(a, b, escape) if isinstance(a, str) and isinstance(b, str) else None
+        case StartsWith(operand, prefix):
+            a, b = evaluate(operand, row), evaluate(prefix, row)
+            return a.startswith(b) if isinstance(a, str) and isinstance(b, str) else None
         case Not(part):
             truth = evaluate(part, row)
             return None if truth is None else not truth
@@ -111,6 +152,8 @@ def evaluate(expr: Expr, row: Mapping[str, int | None]) -> bool | int | None:
                 return a == b
             if a is None or b is None:
                 return None
+            assert not isinstance(a, str)
+            assert not isinstance(b, str)
             return {"=": a == b, "<>": a != b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[
                 op
             ]
@@ -119,7 +162,9 @@ def evaluate(expr: Expr, row: Mapping[str, int | None]) -> bool | int | None:
 
 def conditions() -> st.SearchStrategy[Expr]:
     columns = st.sampled_from([A, B, Column("l")])
-    literals = st.builds(Literal, st.sampled_from(SMALL))
+    literals: st.SearchStrategy[Expr] = st.builds(Literal, st.sampled_from(SMALL)) | st.just(TWO)
+    patterns = st.sampled_from(["a%", "%", "ab", "", "a!%", "a!!%", "!_%%", "a%%", None])
+    texts: st.SearchStrategy[Expr] = st.builds(Literal, patterns) | st.just(AB)
     operators = st.sampled_from(OPERATORS)
     leaves: st.SearchStrategy[Expr] = st.one_of(
         st.builds(Comparison, operators, columns, literals),
@@ -130,6 +175,9 @@ def conditions() -> st.SearchStrategy[Expr]:
         st.builds(Between, columns, literals, literals),
         st.builds(InList, columns, st.lists(literals, min_size=1, max_size=3).map(tuple)),
         st.builds(IsNull, columns),
+        st.builds(Like, st.just(S), texts, st.just("!")),
+        st.builds(StartsWith, st.just(S), texts),
+        st.builds(Comparison, st.sampled_from(["=", ">"]), st.just(TWO), st.just(Literal(2))),
         st.builds(Literal, st.sampled_from([True, False, None])),
     )
 
@@ -142,12 +190,13 @@ def conditions() -> st.SearchStrategy[Expr]:
 
 @given(conditions())
 def test_terms_keep_exactly_the_rows_for_which_the_condition_is_true(where: Expr) -> None:
-    predicate = analyse(where, TYPES, derive)
+    predicate = analyse(where, TYPES, derive, fold)
     assert not predicate.derived
+    assert not predicate.failing
     for a in SMALL:
         for b in SMALL:
-            for c in (None, 0, 2):
-                row = {"a": a, "b": b, "l": c}
+            for c, s in ((None, "a"), (0, "ab"), (2, None), (0, "b"), (0, "a%"), (2, "_")):
+                row = {"a": a, "b": b, "l": c, "s": s}
                 assert keeps(predicate, row) == (evaluate(where, row) is True), (where, row)
 
 
@@ -156,8 +205,8 @@ def test_the_order_of_writing_does_not_matter(parts: list[Expr], random: object)
     shuffled = list(parts)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     for connective in (And, Or):
-        assert analyse(connective(tuple(parts)), TYPES, derive) == analyse(
-            connective(tuple(shuffled)), TYPES, derive
+        assert analyse(connective(tuple(parts)), TYPES, derive, fold) == analyse(
+            connective(tuple(shuffled)), TYPES, derive, fold
         )
 
 
@@ -184,7 +233,7 @@ def test_the_worked_example_of_the_paper() -> None:
             )
         ),
     ]
-    predicates = [analyse(q, types, derive) for q in queries]
+    predicates = [analyse(q, types, derive, fold) for q in queries]
     assert all(len(p.terms) == 1 and not p.derived for p in predicates)
     assert dict(predicates[2].terms[0].sets)["A3"].intervals == (Interval(30, True, 50, True),)
     tuples = [(40, "C04", 50), (20, "C02", 50), (10, "C04", 20)]
@@ -194,8 +243,10 @@ def test_the_worked_example_of_the_paper() -> None:
 
 
 def test_no_condition_is_always_true() -> None:
-    assert analyse(None, TYPES, derive) == Predicate((Term(()),))
-    assert analyse(Comparison("=", Literal(1), Literal(1)), TYPES, derive).terms == (Term(()),)
+    assert analyse(None, TYPES, derive, fold) == Predicate((Term(()),))
+    assert analyse(Comparison("=", Literal(1), Literal(1)), TYPES, derive, fold).terms == (
+        Term(()),
+    )
 
 
 def test_a_disjunction_on_one_attribute_is_one_term() -> None:
@@ -204,16 +255,18 @@ def test_a_disjunction_on_one_attribute_is_one_term() -> None:
         Interval(None, False, 2, True),
         Interval(11, True, None, False),
     )
-    assert analyse(And((gt(B, 0), either)), TYPES, derive).terms[0].sets[1] == (
+    assert analyse(And((gt(B, 0), either)), TYPES, derive, fold).terms[0].sets[1] == (
         "b",
         compare(">", 0),
     )
 
 
 def test_contradictions_leave_no_term_and_implied_terms_go() -> None:
-    assert analyse(And((gt(A, 5), Not(gt(A, 3)))), TYPES, derive).terms == ()
+    assert analyse(And((gt(A, 5), Not(gt(A, 3)))), TYPES, derive, fold).terms == ()
     weaker, stronger = gt(A, 3), And((gt(A, 5), gt(B, 1)))
-    assert analyse(Or((stronger, weaker)), TYPES, derive) == analyse(weaker, TYPES, derive)
+    assert analyse(Or((stronger, weaker)), TYPES, derive, fold) == analyse(
+        weaker, TYPES, derive, fold
+    )
 
 
 def test_a_boolean_column_is_a_condition() -> None:
@@ -233,19 +286,30 @@ def test_a_condition_that_multiplies_out_too_far_is_left_whole() -> None:
     pairs = [
         Or((gt(Column(p), 1), gt(Column(q), 1))) for p, q in zip(names[:7], names[7:], strict=True)
     ]
-    some = analyse(And(tuple(pairs[:6])), columns, derive)
+    some = analyse(And(tuple(pairs[:6])), columns, derive, fold)
     assert len(some.terms) == MAX_TERMS
     assert not some.derived
     where = And(tuple(pairs))
-    assert analyse(where, columns, derive) == Predicate(
+    assert analyse(where, columns, derive, fold) == Predicate(
         (Term(((derive(where).name, IS_TRUE),)),), (derive(where),)
     )
+
+
+def test_of_a_condition_that_multiplies_out_too_far_plain_conjuncts_stay() -> None:
+    columns = {f"c{i}": "int" for i in range(14)} | {"a": "int", "b": "int"}
+    pairs = [Or((gt(Column(f"c{i}"), 1), gt(Column(f"c{i + 7}"), 1))) for i in range(7)]
+    rest = derive(And(tuple(pairs)))
+    narrowed = analyse(And((gt(A, 5), *pairs, Not(gt(B, 7)))), columns, derive, fold)
+    sets = (("a", compare(">", 5)), ("b", compare("<=", 7)), (rest.name, IS_TRUE))
+    assert narrowed == Predicate((Term(sets),), (rest,))
+    guarded = And((Comparison("<>", B, Literal(0)), gt(QUOTIENT, 2), *pairs))
+    assert analyse(guarded, columns, derive, fold).failing == (derive(guarded),)
 
 
 def test_conditions_on_an_expression_make_it_a_derived_attribute() -> None:
     upper = Opaque(("upper(", S, ")"))
     where = And((gt(A, 1), Comparison("=", Literal("X"), upper)))
-    predicate = analyse(where, TYPES, derive)
+    predicate = analyse(where, TYPES, derive, fold)
     assert predicate.derived == (derive(upper),)
     assert dict(predicate.terms[0].sets)[derive(upper).name] == compare("=", "X")
 
@@ -258,14 +322,126 @@ def test_conditions_on_an_expression_make_it_a_derived_attribute() -> None:
         Comparison(">", Column("m"), Column("x")),
         IsNull(Column("tags")),
         Opaque((S, " LIKE 'a%'")),
-        InList(A, (Literal(1), B)),
+        Like(S, Literal("%a")),
+        Like(S, Literal("a_%")),
+        InList(A, (B, Column("l"))),
     ],
     ids=str,
 )
 def test_other_conditions_are_derived_as_booleans(leaf: Expr) -> None:
-    predicate = analyse(And((gt(X, 1), Not(leaf))), TYPES, derive)
+    predicate = analyse(And((gt(X, 1), Not(leaf))), TYPES, derive, fold)
     assert predicate.derived == (derive(leaf),)
     assert dict(predicate.terms[0].sets)[derive(leaf).name] == compare("<=", 0)
+
+
+def test_a_list_of_constants_and_columns_is_split_where_all_compare_alike() -> None:
+    where = InList(A, (Literal(1), B, TWO, Literal(None)))
+    equal = derive(Comparison("=", A, B))
+    predicate = analyse(where, TYPES, derive, fold)
+    assert predicate.derived == (equal,)
+    assert {term.sets for term in predicate.terms} == {
+        (("a", one_of([1, 2])),),
+        ((equal.name, IS_TRUE),),
+    }
+    assert analyse(Not(where), TYPES, derive, fold).terms == ()
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        InList(Column("l"), (Literal(1), X)),  # all as doubles, where two bigints may be one
+        InList(A, (B, Column("l"))),
+    ],
+    ids=str,
+)
+def test_other_lists_stay_whole(where: Expr) -> None:
+    predicate = analyse(where, TYPES, derive, fold)
+    assert predicate.derived == (derive(where),)
+
+
+# Patterns and constants
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (Like(S, Literal("abc%")), Interval("abc", True, "abd", False)),
+        (Like(S, Literal("abc%%")), Interval("abc", True, "abd", False)),
+        (Like(S, Literal("abc")), Interval("abc", True, "abc", True)),
+        (Like(S, Literal("")), Interval(None, False, "", True)),
+        (Like(S, Literal("%")), Interval(None, False, None, False)),
+        (Like(S, Literal("5\\%")), Interval("5%", True, "5%", True)),
+        (Like(S, Literal("5!%%"), "!"), Interval("5%", True, "5&", False)),
+        (Like(S, Literal("5%%"), "%"), Interval("5%", True, "5%", True)),
+        (Like(S, Literal("\ud7ff%")), Interval("\ud7ff", True, "\ue000", False)),
+        (Like(S, Literal("a\U0010ffff%")), Interval("a\U0010ffff", True, "b", False)),
+        (Like(S, Literal("\U0010ffff%")), Interval("\U0010ffff", True, None, False)),
+        (Like(S, AB), Interval("ab", True, "ab", True)),
+        (StartsWith(S, Literal("50%")), Interval("50%", True, "50&", False)),
+        (StartsWith(S, Literal("")), Interval(None, False, None, False)),
+    ],
+    ids=str,
+)
+def test_patterns_that_are_ranges(where: Expr, expected: Interval) -> None:
+    assert the_set(where).intervals == (expected,)
+
+
+def test_what_does_not_match_is_the_complement() -> None:
+    assert the_set(Not(Like(S, Literal("b%")))).intervals == (
+        Interval(None, False, "b", False),
+        Interval("c", True, None, False),
+    )
+    assert analyse(Not(Like(S, Literal("%"))), TYPES, derive, fold).terms == ()
+    for never in (Like(S, Literal(None)), StartsWith(S, Literal(None))):
+        assert analyse(Not(never), TYPES, derive, fold).terms == ()
+
+
+@given(
+    st.text("ab%_!\ud7ff\ue000\U0010ffff", max_size=4),
+    st.lists(st.text("abc%_!\ud7ff\ue000\U0010ffff", max_size=4)),
+)
+def test_a_pattern_keeps_the_strings_that_match(pattern: str, strings: list[str]) -> None:
+    found = matching(pattern, "!")
+    if found is None:
+        return
+    for text in (*strings, pattern.replace("%", ""), pattern.replace("%", "x")):
+        assert contains(found, text) == like(text, pattern, "!"), (pattern, text)
+
+
+@pytest.mark.parametrize("pattern", ["a!", "a!b", "%a", "a_", "a%b"])
+def test_patterns_that_are_wrong_or_no_range(pattern: str) -> None:
+    assert matching(pattern, "!") is None
+    assert matching("a", "!!") is None
+    assert matching("a", "\U0001f600") is None
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (Comparison(">", A, TWO), compare(">", 2)),
+        (Comparison(">", TWO, A), compare("<", 2)),
+        (Between(A, TWO, Literal(5)), intersect(compare(">=", 2), compare("<=", 5))),
+        (InList(A, (TWO, Literal(3))), one_of([2, 3])),
+        (Comparison("<=>", X, NOT_A_NUMBER), compare("=", float("nan"))),
+        (Comparison(">=", Column("day"), Opaque(("to_date('1970-01-02')",))), compare(">=", 1)),
+    ],
+    ids=str,
+)
+def test_parts_without_columns_are_constants(where: Expr, expected: ValueSet) -> None:
+    assert the_set(where) == expected
+
+
+def test_conditions_without_columns_are_decided() -> None:
+    true, false = Comparison("=", TWO, Literal(2)), Comparison(">", TWO, Literal(2))
+    assert analyse(true, TYPES, derive, fold).terms == (Term(()),)
+    assert analyse(And((gt(A, 1), false)), TYPES, derive, fold).terms == ()
+    unknown = Comparison(">", Opaque(("rand()",)), Literal(2))
+    assert analyse(unknown, TYPES, derive, fold).failing == (derive(Opaque(("rand()",))),)
+
+
+def test_spark_gets_the_words_of_the_user_and_not_the_constants() -> None:
+    where = Comparison(">", S, TWO)
+    assert analyse(where, TYPES, derive, fold).failing == (derive(where),)
 
 
 # Expressions that can fail
@@ -273,27 +449,27 @@ def test_other_conditions_are_derived_as_booleans(leaf: Expr) -> None:
 
 def test_the_first_condition_may_fail_since_spark_computes_it_for_every_row() -> None:
     first = gt(QUOTIENT, 2)
-    predicate = analyse(And((first, gt(A, 1))), TYPES, derive)
-    assert predicate.derived == (derive(QUOTIENT),)
+    predicate = analyse(And((first, gt(A, 1))), TYPES, derive, fold)
+    assert (predicate.derived, predicate.failing) == ((), (derive(QUOTIENT),))
     assert len(predicate.terms[0].sets) == 2
 
 
 @pytest.mark.parametrize("connective", [And, Or])
 def test_a_guarded_expression_is_left_to_spark_with_its_guard(connective: type[And | Or]) -> None:
     where = connective((Comparison("<>", B, Literal(0)), gt(QUOTIENT, 2)))
-    assert analyse(where, TYPES, derive) == Predicate(
-        (Term(((derive(where).name, IS_TRUE),)),), (derive(where),)
+    assert analyse(where, TYPES, derive, fold) == Predicate(
+        (Term(((derive(where).name, IS_TRUE),)),), (), (derive(where),)
     )
 
 
 def test_a_text_compared_with_a_number_is_left_to_spark_with_its_guard() -> None:
     where = And((gt(A, 1), gt(S, 5)))
-    assert analyse(where, TYPES, derive).derived == (derive(where),)
+    assert analyse(where, TYPES, derive, fold).failing == (derive(where),)
 
 
 def test_a_condition_that_cannot_be_derived_is_refused() -> None:
     with pytest.raises(QueryError, match="cannot be evaluated"):
-        analyse(Comparison("<", A, B), TYPES, lambda _: None)
+        analyse(Comparison("<", A, B), TYPES, lambda _: None, fold)
 
 
 SAFE = [
@@ -309,6 +485,12 @@ SAFE = [
     Opaque(("coalesce(", S, ", 'none')")),
     Opaque(("length(", S, ")")),
     Opaque(("DATE '2020-01-01'",)),
+    Like(S, Literal("%a\\_")),
+    Like(A, Literal("1%")),
+    Opaque(("weekofyear(", Column("day"), ")")),
+    Opaque(("sqrt(", A, ")")),
+    Opaque(("hour(", Column("ts"), ")")),
+    StartsWith(S, Opaque(("upper(", S, ")"))),
 ]
 UNSAFE = [
     Column("unknown"),
@@ -322,7 +504,14 @@ UNSAFE = [
     Opaque((S, " LIKE '\\\\'")),
     Opaque((S, " LIKE ", S)),
     Opaque((S, " RLIKE '('")),
+    Like(S, S),
+    Like(S, Literal("a\\b")),
+    Like(S, Literal("a"), ""),
+    Like(QUOTIENT, Literal("a")),
+    StartsWith(S, A),
     Opaque(("sqrt(", S, ")")),
+    Opaque(("hour(", S, ")")),
+    Opaque(("hour(", Column("day"), ")")),
     Opaque(("coalesce(", A, ", 'x')")),
     Opaque(("substring(", S, ", ", Column("l"), ")")),
     Opaque(("CASE WHEN ", S, " > 5 THEN 1 END")),

@@ -89,6 +89,25 @@ class IsNull:
 
 
 @dataclass(frozen=True, slots=True)
+class Like:
+    """`operand LIKE pattern ESCAPE escape`; without ESCAPE it is the backslash."""
+
+    operand: Expr
+    pattern: Expr
+    escape: str = "\\"
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class StartsWith:
+    """The call `startswith(operand, prefix)`."""
+
+    operand: Expr
+    prefix: Expr
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregate:
     """An aggregate call; `name` is lower case; COUNT(*) has no arguments."""
 
@@ -108,7 +127,19 @@ class Opaque:
 
 
 Expr = (
-    Column | Literal | Comparison | And | Or | Not | InList | Between | IsNull | Aggregate | Opaque
+    Column
+    | Literal
+    | Comparison
+    | And
+    | Or
+    | Not
+    | InList
+    | Between
+    | IsNull
+    | Like
+    | StartsWith
+    | Aggregate
+    | Opaque
 )
 
 

@@ -20,11 +20,13 @@ from penstock.language.ast import (
     Expr,
     InList,
     IsNull,
+    Like,
     Literal,
     Not,
     Opaque,
     Operator,
     Or,
+    StartsWith,
 )
 from penstock.language.columns import find_columns
 from penstock.language.cursor import Cursor, span_of, split_at_commas
@@ -37,6 +39,7 @@ _COMPARISONS: dict[str, Operator] = {
     "<=>": "<=>",
 }  # fmt: skip
 _CONSTANTS: dict[str, bool | None] = {"TRUE": True, "FALSE": False, "NULL": None}
+_QUANTIFIERS = ("ANY", "SOME", "ALL")
 
 
 def parse_expression(tokens: Sequence[Token], script: str) -> Expr:
@@ -134,18 +137,16 @@ class _Reader(Cursor):
         elif token.kind == "word" and token.upper in LIKES:
             operator = self.at
             self.take()
-            if self.peek().upper in ("ANY", "SOME", "ALL") and self.peek(1).is_symbol("("):
+            if self.peek().upper in _QUANTIFIERS and self.peek(1).is_symbol("("):
                 self.take()
                 self.group()
-                if negated:  # NOT LIKE ALL is not the opposite of LIKE ALL: NOT goes to each item
-                    return self._opaque(range(start, self.at))
+                # NOT LIKE ALL is not the opposite of LIKE ALL: NOT goes to each item
+                return self._opaque(range(start, self.at))
+            pattern, escape = self._comparison(), self._escape()
+            if token.upper == "LIKE":
+                expr = Like(left, pattern, escape, self._since(start))
             else:
-                self._comparison()
-                if self.accept("ESCAPE"):
-                    if self.peek().kind != "string":
-                        raise self.unexpected("expected a string after ESCAPE")
-                    self.take()
-            expr = self._opaque([*range(start, left_end), *range(operator, self.at)])
+                expr = self._opaque([*range(start, left_end), *range(operator, self.at)])
         elif not negated and self.accept("IS"):
             return self._is(left, start, left_end)
         elif negated:
@@ -155,6 +156,13 @@ class _Reader(Cursor):
         else:
             return left
         return Not(expr, expr.span) if negated else expr
+
+    def _escape(self) -> str:
+        if not self.accept("ESCAPE"):
+            return "\\"
+        if self.peek().kind != "string":
+            raise self.unexpected("expected a string after ESCAPE")
+        return decode_string(self.take().text)
 
     def _is(self, left: Expr, start: int, left_end: int) -> Expr:
         is_at = self.at - 1
@@ -266,6 +274,10 @@ class _Reader(Cursor):
             aggregate, after = self._aggregate(start)
             if after == end:
                 return aggregate
+        if first.upper == "STARTSWITH" and end - start > 3 and self._closing(start + 1) == end - 1:
+            arguments = self._list(start + 2, end - 1)
+            if len(arguments) == 2:
+                return StartsWith(*arguments, span)
         return self._opaque(range(start, end))
 
     def _closing(self, opening: int) -> int:
@@ -284,7 +296,8 @@ class _Reader(Cursor):
         if index + 1 >= len(self.tokens) or not self.tokens[index + 1].is_symbol("("):
             return False
         before = self.tokens[index - 1] if index else None
-        return before is None or not (before.is_symbol(".") or before.upper in LIKES)
+        quantifier = before is not None and before.upper in LIKES and token.upper in _QUANTIFIERS
+        return not (quantifier or (before is not None and before.is_symbol(".")))
 
     def _aggregate(self, start: int) -> tuple[Aggregate, int]:
         """Read the aggregate call that starts here; returns it and the index after it."""

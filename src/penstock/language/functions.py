@@ -27,9 +27,11 @@ _AGGREGATES = """
 # Left out on purpose: abs, negative (overflow), casts and to_… (format), element_at (index),
 # arithmetic, repeat (memory), and everything that takes a pattern or a format.
 _NEVER_FAILS = """
-    ascii bit_length char_length character_length coalesce concat contains endswith greatest
-    ifnull initcap isnan isnotnull isnull lcase least length lower ltrim nanvl nullif nvl
-    nvl2 octet_length reverse rtrim signum startswith trim ucase upper
+    ascii bit_length char_length character_length coalesce concat contains cos day dayofmonth
+    dayofweek dayofyear endswith exp greatest hour ifnull initcap isnan isnotnull isnull lcase
+    least length ln log10 log2 lower ltrim minute month nanvl nullif nvl nvl2 octet_length
+    quarter reverse rtrim second signum sin sqrt startswith trim ucase unix_date unix_micros
+    unix_millis unix_seconds upper weekday weekofyear year
 """
 
 AGGREGATES: frozenset[str] = frozenset(_AGGREGATES.split())

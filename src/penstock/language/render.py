@@ -20,10 +20,12 @@ from penstock.language.ast import (
     Expr,
     InList,
     IsNull,
+    Like,
     Literal,
     Not,
     Opaque,
     Or,
+    StartsWith,
 )
 
 RenderColumn = Callable[[Column], str]
@@ -89,7 +91,15 @@ def render(
         return render(e, column, aggregate)
 
     def operand(e: Expr) -> str:
-        return whole(e) if isinstance(e, Column | Literal | Aggregate | Opaque) else f"({whole(e)})"
+        alone = isinstance(e, Column | Literal | StartsWith | Aggregate | Opaque)
+        return whole(e) if alone else f"({whole(e)})"
+
+    def like(e: Like, word: str) -> str:
+        # LIKE any(x) would be LIKE ANY (x)
+        pattern = operand(e.pattern)
+        pattern = f"({pattern})" if isinstance(e.pattern, Aggregate) else pattern
+        escape = "" if e.escape == "\\" else f" ESCAPE {quote_string(e.escape)}"
+        return f"{operand(e.operand)} {word} {pattern}{escape}"
 
     def condition(e: Expr) -> str:
         return f"({whole(e)})" if isinstance(e, And | Or) else whole(e)
@@ -115,6 +125,8 @@ def render(
             return f"{operand(value)} NOT BETWEEN {operand(low)} AND {operand(high)}"
         case Not(IsNull(value)):
             return f"{operand(value)} IS NOT NULL"
+        case Not(Like() as part):
+            return like(part, "NOT LIKE")
         case Not(part):
             return f"NOT {operand(part)}"
         case InList(value, items):
@@ -123,6 +135,10 @@ def render(
             return f"{operand(value)} BETWEEN {operand(low)} AND {operand(high)}"
         case IsNull(value):
             return f"{operand(value)} IS NULL"
+        case Like():
+            return like(expr, "LIKE")
+        case StartsWith(value, prefix):
+            return f"startswith({whole(value)}, {whole(prefix)})"
         case Aggregate(name, arguments, distinct, where):
             if aggregate is not None:
                 return aggregate(expr)

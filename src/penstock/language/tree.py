@@ -15,10 +15,12 @@ from penstock.language.ast import (
     Expr,
     InList,
     IsNull,
+    Like,
     Literal,
     Not,
     Opaque,
     Or,
+    StartsWith,
 )
 
 
@@ -38,6 +40,8 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (operand, low, high)
         case IsNull(operand):
             return (operand,)
+        case Like(operand, text) | StartsWith(operand, text):
+            return (operand, text)
         case Aggregate():
             return (*expr.arguments, *((expr.where,) if expr.where is not None else ()))
         case Opaque(parts):
@@ -86,6 +90,10 @@ def rebuild(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
             return Between(go(operand), go(low), go(high), expr.span)
         case IsNull(operand):
             return IsNull(go(operand), expr.span)
+        case Like(operand, pattern, escape):
+            return Like(go(operand), go(pattern), escape, expr.span)
+        case StartsWith(operand, prefix):
+            return StartsWith(go(operand), go(prefix), expr.span)
         case Aggregate():
             where = None if expr.where is None else go(expr.where)
             return replace(expr, arguments=tuple(go(a) for a in expr.arguments), where=where)

@@ -23,7 +23,21 @@ from penstock.schema import Field, Schema
 
 def dumps(value: Any) -> str:
     """Canonical text: equal values give equal text, so it serves as a key too."""
-    return json.dumps(asdict(value), sort_keys=True, separators=(",", ":"))
+    return canonical(asdict(value))
+
+
+def canonical(raw: Any) -> str:
+    return json.dumps(raw, sort_keys=True, separators=(",", ":"))
+
+
+def comparison_text(name: str, values: ValueSet) -> str:
+    """What the text of a slot contains if and only if it compares the attribute with this set."""
+    return canonical([name, asdict(values)])
+
+
+def attribute_text(name: str) -> str:
+    """What the text of a slot contains if and only if it compares the attribute at all."""
+    return f"[{canonical(name)},{{"
 
 
 def slot_from(text: str) -> SlotSpec:
@@ -34,6 +48,7 @@ def slot_from(text: str) -> SlotSpec:
         terms=tuple(_term(t) for t in raw["terms"]),
         window=None if window is None else WindowSpec(**window),
         from_us=raw["from_us"],
+        derived=tuple(Attribute(**a) for a in raw.get("derived", ())),
     )
 
 

@@ -38,6 +38,7 @@ _SCALAR_TYPES = {"string", "boolean", "date", "timestamp", "timestamp_ntz"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_US = 86_400_000_000
 _MAX_DECIMAL_DIGITS = 38
+MAX_WHOLE_DIGITS = _INTEGER_DIGITS["bigint"]  # of a constant that stands for an expression
 # Up to here a decimal becomes a double by one correctly rounded division, however Spark holds it.
 _EXACT_DOUBLE_DIGITS = 15
 
@@ -113,7 +114,8 @@ def compared(type_: str, op: Operator, value: LiteralValue) -> ValueSet | None:
             return _monotone(op, value, -greatest - 1, greatest, float)
         assert isinstance(value, int | Decimal)
         # Beyond bigint Spark folds the comparison to TRUE or FALSE even where the column is NULL.
-        if not -(2**63) <= value <= 2**63 - 1:
+        literal = literal_type(value) if -(2**63) <= value <= 2**63 - 1 else None
+        if literal is None or not fit_one_decimal([type_, literal]):
             return None
         return restrict(_lattice(op, Fraction(value)), -greatest - 1, greatest)
     if type_ in FLOAT_TYPES and _is_number(value):
@@ -156,25 +158,33 @@ def members(type_: str, values: Sequence[LiteralValue]) -> ValueSet | None:
         return NOTHING
     types = [literal_type(value) for value in values]
     known = [t for t in types if t is not None]
-    exact = all(is_exact_type(t) for t in known)
     if len(known) < len(types):
         return None
-    if type_ in FLOAT_TYPES:
-        if not all(is_exact_type(t) or t in FLOAT_TYPES for t in known):
-            return None
-    elif exact:
-        if not is_exact_type(type_) or not fit_one_decimal([type_, *known]):
+    if all(is_exact_type(t) or t in FLOAT_TYPES for t in (type_, *known)):
+        if any(t in FLOAT_TYPES for t in (type_, *known)):
+            values = [_as_double(value) for value in values]
+        elif not fit_one_decimal([type_, *known]):
             return None
     elif len(set(known)) > 1:
         return None
-    sets = [compared(type_, "=", value) for value in values]
+    sets = [None if value is None else compared(type_, "=", value) for value in values]
     found = [s for s in sets if s is not None]
     return union(*found) if len(found) == len(sets) else None
 
 
+def compare_alike(types: list[str]) -> bool:
+    """Whether values of these types compare in pairs as they do when brought to one type."""
+    if all(is_exact_type(type_) for type_ in types):
+        return fit_one_decimal(types)
+    return len(set(types)) == 1 or FLOAT_TYPES.issuperset(types)
+
+
 def fit_one_decimal(types: list[str]) -> bool:
-    """Whether exact numeric types have a common decimal type that keeps all their digits."""
-    whole = scale = 0
+    """Whether exact numeric types have a common decimal type that keeps all their digits.
+
+    The type of a constant may be wider than its digits say, up to a bigint's: there is room left.
+    """
+    whole, scale = MAX_WHOLE_DIGITS, 0
     for type_ in types:
         precision, digits = decimal_parts(type_) or (_INTEGER_DIGITS[type_], 0)
         whole, scale = max(whole, precision - digits), max(scale, digits)

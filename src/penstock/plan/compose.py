@@ -1,15 +1,16 @@
 """A bound query to a composition and a slot: what is plan and what is data.
 
-Everything that shapes the Spark plan goes into the composition; the predicate's constants and the
-window go into the slot. Windows are pre-aggregated in the Arrow stage where every aggregate allows
-it; the rest is shipped row by row and aggregated natively.
+Everything that shapes the Spark plan goes into the composition; the predicate's constants, the
+window, and attributes that Spark derives for the predicate without risk go into the slot. Windows
+are pre-aggregated in the Arrow stage where every aggregate allows it; the rest is shipped row by
+row and aggregated natively.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.errors import QueryError
 from penstock.language.ast import Aggregate, Column, Expr, Literal
@@ -18,7 +19,7 @@ from penstock.language.tree import rebuild, walk
 from penstock.plan.aggregates import Merge, merge_of, native_call
 from penstock.plan.bind import BoundQuery
 from penstock.plan.failing import cannot_fail
-from penstock.plan.predicates import Predicate, analyse
+from penstock.plan.predicates import Fold, Predicate, analyse
 from penstock.plan.specs import Attribute, Composition, Output, Partial, Term, WindowSpec
 from penstock.schema import is_groupable
 
@@ -28,14 +29,15 @@ TypeOf = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """Where a query runs (composition) and what makes it itself there (terms, window)."""
+    """Where a query runs (composition) and what makes it itself there (the rest)."""
 
     composition: Composition
     terms: tuple[Term, ...]
     window: WindowSpec | None
+    derived: tuple[Attribute, ...]
 
 
-def compose(query: BoundQuery, type_of: TypeOf) -> Composed:
+def compose(query: BoundQuery, type_of: TypeOf, fold: Fold) -> Composed:
     """Split a bound query into composition and slot data."""
     if len(query.inputs) > 1:
         raise QueryError(
@@ -44,9 +46,9 @@ def compose(query: BoundQuery, type_of: TypeOf) -> Composed:
         )
     types = {f.name: f.type for f in query.source.stream.schema.fields}
     deriver = _Deriver(types, type_of)
-    predicate = analyse(query.where, types, deriver.derive)
+    predicate = analyse(query.where, types, deriver.derive, fold)
     if not query.aggregated:
-        return Composed(_selection(query, predicate, types), predicate.terms, None)
+        return _composed(query, _selection(query, predicate, types), predicate, None)
     plan = _preaggregated(query, deriver, types) or _raw(query)
     per = query.source.drop_ratio_per
     composition = Composition(
@@ -67,7 +69,16 @@ def compose(query: BoundQuery, type_of: TypeOf) -> Composed:
         per=per,
         apart=per is not None and Column(per) in query.keys,
     )
-    return Composed(composition, predicate.terms, query.source.window)
+    return _composed(query, composition, predicate, query.source.window)
+
+
+def _composed(
+    query: BoundQuery, composition: Composition, predicate: Predicate, window: WindowSpec | None
+) -> Composed:
+    derived = tuple(a for a in predicate.derived if a not in composition.derived)
+    in_reader = query.source.stream.source != "dataframe" and not composition.derived
+    composition = replace(composition, computed=in_reader and bool(derived))
+    return Composed(composition, predicate.terms, window, derived)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +116,7 @@ class _Deriver:
 def _derived(
     predicate: Predicate, more: tuple[Attribute, ...], types: dict[str, str]
 ) -> tuple[Attribute, ...]:
-    found = {a.name: a for a in (*predicate.derived, *more) if a.name not in types}
+    found = {a.name: a for a in (*predicate.failing, *more) if a.name not in types}
     return tuple(found[name] for name in sorted(found))
 
 

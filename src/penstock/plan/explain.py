@@ -2,40 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from penstock.language.render import render
 from penstock.plan.bind import BoundQuery
 from penstock.plan.catalog import Stream
 from penstock.plan.compose import Composed
 from penstock.plan.disorder import BY_RATIO, chosen_estimator
-from penstock.plan.specs import Composition, Interval, Term, ValueSet
+from penstock.plan.specs import Composition, Interval, ValueSet
 from penstock.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)
+class Company:
+    """How many other queries compare an attribute: with the same set, with another one."""
+
+    same: int
+    other: int
+
+
+@dataclass(frozen=True, slots=True)
 class Sharing:
-    """A running ring of the same composition and how many queries are in it."""
+    """A running ring of the same composition, how many queries are in it, and what they share."""
 
     ring: str
     queries: int
+    company: Mapping[tuple[str, ValueSet], Company]  # of each attribute with its set
+
+
+# Where predicates are evaluated: the source's reader, mapInArrow, or Spark's own code.
+Place = Literal["reader", "stage", "spark"]
 
 
 def explain_query(
-    query: BoundQuery, composed: Composed, outputs: Schema, in_reader: bool, sharing: Sharing | None
+    query: BoundQuery, composed: Composed, outputs: Schema, place: Place, sharing: Sharing | None
 ) -> str:
     """One line per step, from the source to the results."""
     composition = composed.composition
     stream = query.source.stream
     lines = [f"stream    {stream.name} ({stream.source})"]
-    place = "in the source's reader" if in_reader else "in mapInArrow, after Spark"
-    why = ""
-    if not in_reader:
-        why = " read it" if not composition.derived else " computed the derived attributes"
-    lines.append(f"stage     {place}{why}")
+    derived = composition.derived or composed.derived
+    match place:
+        case "reader":
+            lines.append("stage     in the source's reader")
+        case "stage":
+            why = "computed the derived attributes" if derived else "read it"
+            lines.append(f"stage     in mapInArrow, after Spark {why}")
+        case "spark":
+            lines.append("stage     none: few queries, evaluated in Spark's own code")
     for attribute in composition.derived:
+        only = "only queries with it share the ring"
+        lines.append(f"derived   {attribute.sql}: {attribute.type}; {only}")
+    for attribute in composed.derived:
         lines.append(f"derived   {attribute.sql}: {attribute.type}")
-    lines.append(f"selection {explain_terms(composed.terms, composition.derived_names)}")
+    lines += _labelled("selection", _selection(composed, sharing))
     if composed.window is not None:
         lines += _window_lines(query, composed)
     names = ", ".join(f"{f.name} {f.type}" for f in outputs.fields)
@@ -91,7 +113,11 @@ def _disorder_lines(stream: Stream, composition: Composition) -> list[str]:
         apart = f"each {composition.per}'s windows close on their own"
         mixed = "windows mix sources and wait for the slowest"
         lines.append(f"per {composition.per}: {apart if composition.apart else mixed}")
-    return [f"{'' if n else 'disorder':10}{line}" for n, line in enumerate(lines)]
+    return _labelled("disorder", lines)
+
+
+def _labelled(label: str, lines: Iterable[str]) -> list[str]:
+    return [f"{'' if n else label:10}{line}" for n, line in enumerate(lines)]
 
 
 def _slack(stream: Stream) -> str:
@@ -100,17 +126,31 @@ def _slack(stream: Stream) -> str:
     return duration(stream.slack_us) if stream.slack_us else "0 seconds"
 
 
-def explain_terms(terms: tuple[Term, ...], derived: dict[str, str]) -> str:
-    """The predicate as the kernel sees it: value sets per attribute."""
-    if not terms:
-        return "never true"
-    if any(not term.sets for term in terms):
-        return "every tuple"
-    texts = [
-        " and ".join(f"{derived.get(name, name)} in {_set(values)}" for name, values in term.sets)
-        for term in terms
-    ]
-    return texts[0] if len(texts) == 1 else " or ".join(f"({t})" for t in texts)
+def _selection(composed: Composed, sharing: Sharing | None) -> Iterator[str]:
+    """The predicate as the kernel sees it, a value set per line, and who else compares so."""
+    if not composed.terms:
+        yield "never true"
+    if any(not term.sets for term in composed.terms):
+        yield "every tuple"
+        return
+    sql = {a.name: a.sql for a in (*composed.composition.derived, *composed.derived)}
+    company = {} if sharing is None else sharing.company
+    for term_number, term in enumerate(composed.terms):
+        for number, (name, values) in enumerate(term.sets):
+            word = "and " if number else "or " if term_number else ""
+            shared = _company(company.get((name, values), Company(0, 0)))
+            yield f"{word}{sql.get(name, name)} in {_set(values)}{shared}"
+
+
+def _company(company: Company) -> str:
+    if not company.same:
+        return f"; compared by {_queries(company.other)} too" if company.other else ""
+    more = f", compared by {company.other} more" if company.other else ""
+    return f"; shared with {_queries(company.same)}{more}"
+
+
+def _queries(count: int) -> str:
+    return f"{count} {'query' if count == 1 else 'queries'}"
 
 
 def _set(values: ValueSet) -> str:

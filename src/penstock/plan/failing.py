@@ -20,11 +20,13 @@ from penstock.language.ast import (
     Expr,
     InList,
     IsNull,
+    Like,
     Literal,
     Not,
     Opaque,
     Operator,
     Or,
+    StartsWith,
 )
 from penstock.language.functions import NEVER_FAILS
 from penstock.language.tree import children
@@ -36,6 +38,7 @@ from penstock.plan.comparisons import (
     literal_type,
     members,
 )
+from penstock.plan.patterns import read_pattern
 from penstock.schema import FLOAT_TYPES
 
 # The type of an expression that is no condition, None if unknown.
@@ -68,6 +71,8 @@ _TEXT_TO_OTHER = _words(
     " octet_length startswith"
 )
 _TEXT_FUNCTIONS = _TEXT_TO_TEXT | _TEXT_TO_OTHER | _UNIFYING_FUNCTIONS
+# Functions that make a timestamp of a date, for which a far date is too far.
+_OF_TIMESTAMPS = _words("hour minute second")
 
 
 def cannot_fail(expr: Expr, type_of: TypeOf) -> bool:
@@ -92,6 +97,10 @@ def cannot_fail(expr: Expr, type_of: TypeOf) -> bool:
             safe = safe and _can_compare(operand, "<=", high, type_of)
         case InList(operand, items):
             safe = _can_unify(operand, items, type_of)
+        case Like(operand, pattern, escape):
+            safe = type_of(operand) is not None and _can_match(pattern, escape)
+        case StartsWith(operand, prefix):
+            safe = type_of(operand) == type_of(prefix) == "string"
     return safe and all(cannot_fail(child, type_of) for child in children(expr))
 
 
@@ -109,6 +118,16 @@ def _can_compare(left: Expr, op: Operator, right: Expr, type_of: TypeOf) -> bool
     else:
         right_type = type_of(right)
     return right_type is not None and _have_common_type([left_type, right_type])
+
+
+def _can_match(pattern: Expr, escape: str) -> bool:
+    """A pattern can be wrong in its escapes only."""
+    constant = constant_of(pattern)
+    return (
+        constant is not None
+        and isinstance(constant.value, str)
+        and read_pattern(constant.value, escape) is not None
+    )
 
 
 def _can_unify(operand: Expr, items: tuple[Expr, ...], type_of: TypeOf) -> bool:
@@ -146,7 +165,9 @@ def _text_cannot_fail(expr: Opaque, type_of: TypeOf) -> bool:
         return False
     types = {
         "boolean"
-        if isinstance(node, Comparison | And | Or | Not | InList | Between | IsNull)
+        if isinstance(
+            node, Comparison | And | Or | Not | InList | Between | IsNull | Like | StartsWith
+        )
         else type_of(node)
         for node in nodes
     }
@@ -164,6 +185,8 @@ def _text_cannot_fail(expr: Opaque, type_of: TypeOf) -> bool:
             if following != "(" or text not in NEVER_FAILS:
                 return False
             functions.add(text)
+    if functions & _OF_TIMESTAMPS and "date" in types:
+        return False
     texts = "string" in kinds or "string" in types
     numbers = "number" in kinds
     if not texts:

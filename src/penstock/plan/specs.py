@@ -1,7 +1,8 @@
 """The contract between plan and runtime: plain frozen data, all of it JSON.
 
-A ring is built from a `Composition` alone; a query of that composition is a `SlotSpec`, data that
-the ring's first stage looks up for every micro-batch. Nothing in a slot changes the Spark plan.
+A ring is built from a `Composition` and the derived attributes of its slots; a query of that
+composition is a `SlotSpec`, data that the ring's first stage looks up for every micro-batch. Only a
+slot with a derived attribute that no other has yet changes the Spark plan.
 """
 
 from __future__ import annotations
@@ -49,22 +50,27 @@ class WindowSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotSpec:
-    """One query's place in a ring: a tuple belongs to it if any term holds."""
-
-    slot: int
-    terms: tuple[Term, ...]
-    window: WindowSpec | None = None
-    from_us: int | None = None  # windows that start before this are not reported
-
-
-@dataclass(frozen=True, slots=True)
 class Attribute:
     """A derived column of the stage's input, computed natively by Spark."""
 
     name: str
     type: str
     sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSpec:
+    """One query's place in a ring: a tuple belongs to it if any term holds.
+
+    `derived` are attributes that its terms name and the composition does not know; they have a
+    value for every row, so one slot's attribute never harms another slot.
+    """
+
+    slot: int
+    terms: tuple[Term, ...]
+    window: WindowSpec | None = None
+    from_us: int | None = None  # windows that start before this are not reported
+    derived: tuple[Attribute, ...] = ()
 
 
 PartialKind = OneOf["count_star", "count", "sum", "min", "max", "moments"]
@@ -93,7 +99,10 @@ class Output:
 class Composition:
     """What a ring computes, without its queries' constants: equal compositions share a ring.
 
-    Which stream columns the predicates name is data of the slots, not part of the composition.
+    Which stream columns the predicates name is data of the slots, not part of the composition, and
+    so are derived attributes that cannot fail; `derived` are the others, and those of keys and
+    aggregates. `computed`: the slots have derived attributes and nothing else keeps the stage out
+    of the source's reader; such queries leave the faster ring to those without.
     A SELECT ring ships columns and projects `outputs` over them. A WINDOW ring either pre-
     aggregates (`partials`; `keys` are attribute names, seen as __k0…; `outputs` and `having` speak
     of __k and of the `aggregates` __a0…), or ships rows once per window and leaves all the rest to
@@ -119,8 +128,4 @@ class Composition:
     drop_ratio: float | None = None
     per: str | None = None
     apart: bool = False
-
-    @property
-    def derived_names(self) -> dict[str, str]:
-        """The SQL behind each derived attribute's name."""
-        return {a.name: a.sql for a in self.derived}
+    computed: bool = False
