@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from penstock.errors import EngineError, PenstockError, QueryError, WorkspaceError
     from penstock.runtime.engine import Engine
     from penstock.runtime.query import Query, QueryStatus
+    from penstock.runtime.sinks.live import Subscription
     from penstock.runtime.statements import Answer
     from penstock.schema import Schema
 
@@ -17,6 +18,7 @@ _HOMES = {
     "Engine": "penstock.runtime.engine",
     "Query": "penstock.runtime.query",
     "QueryStatus": "penstock.runtime.query",
+    "Subscription": "penstock.runtime.sinks.live",
     "Answer": "penstock.runtime.statements",
     "Schema": "penstock.schema",
     "PenstockError": "penstock.errors",
@@ -34,6 +36,7 @@ __all__ = [
     "QueryError",
     "QueryStatus",
     "Schema",
+    "Subscription",
     "WorkspaceError",
 ]
 

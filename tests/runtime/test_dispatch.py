@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import tempfile
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from penstock.runtime.dispatch import CallbackSink, Dispatcher
+from penstock.runtime.dispatch import CallbackSink, Dispatcher, Outlets, Share
+from penstock.runtime.sinks.files import FileSink
+from penstock.runtime.sinks.live import Subscribers
 from penstock.runtime.sinks.log import ResultLog
+from penstock.runtime.sinks.memory import MemorySink
+from penstock.runtime.sinks.pool import SinkPool
 
 
 class Frame:
@@ -29,12 +39,17 @@ def told() -> dict[str, Any]:
 
 @pytest.fixture
 def dispatcher(tmp_path: Path, told: dict[str, Any]) -> Dispatcher:
+    return _dispatcher(tmp_path, told)
+
+
+def _dispatcher(workspace: Path, told: dict[str, Any], patience_s: float = 60.0) -> Dispatcher:
     return Dispatcher(
         "ring",
         ("n",),
-        ResultLog(tmp_path),
+        ResultLog(workspace),
         lambda slot, error: told["quarantined"].append((slot, str(error))),
         lambda batch, rows: told["finished"].append((batch, rows)),
+        Outlets(SinkPool(lambda: patience_s), Subscribers()),
     )
 
 
@@ -90,3 +105,158 @@ def test_rows_of_a_dropped_query_go_nowhere(dispatcher: Dispatcher, told: dict[s
 def test_an_empty_batch_is_finished_too(dispatcher: Dispatcher, told: dict[str, Any]) -> None:
     dispatcher(Frame([], []), 7)  # type: ignore[arg-type]
     assert told["finished"] == [(7, {})]
+
+
+def _into(got: list[int]) -> CallbackSink:
+    return CallbackSink(lambda rows: got.extend(rows.column("n").to_pylist()))
+
+
+def _values(tables: list[pa.Table]) -> list[int]:
+    return [v for table in tables for v in table.column("n").to_pylist()]
+
+
+BATCHES = st.lists(
+    st.lists(st.lists(st.integers(1, 9), min_size=1, unique=True).map(sorted), max_size=8),
+    min_size=1,
+    max_size=4,
+)
+KINDS = st.lists(
+    st.sampled_from(["log", "function", "memory", "files", "shared", "raises", "gone"]),
+    min_size=9,
+    max_size=9,
+)
+
+
+@settings(max_examples=50)
+@given(BATCHES, KINDS, st.booleans())
+def test_every_sink_gets_what_a_look_at_each_row_would_give_it(
+    batches: list[list[list[int]]], kinds: list[str], replayed: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        dispatcher = _dispatcher(Path(folder), {"quarantined": [], "finished": []})
+        files, shared = Path(folder, "files"), Path(folder, "shared")
+        got: dict[int, list[int]] = {slot: [] for slot in range(1, 10)}
+        memory = {slot: MemorySink(1_000) for slot in got}
+        live = {slot: dispatcher.outlets.subscribers.subscribe(slot, 1_000) for slot in got}
+        sinks = {
+            "log": lambda slot: None,
+            "function": lambda slot: _into(got[slot]),
+            "memory": lambda slot: memory[slot],
+            "files": lambda slot: FileSink(str(files), "parquet", f"q{slot}"),
+            "shared": lambda slot: Share(FileSink(str(shared), "parquet"), f"q{slot}"),
+            "raises": lambda slot: CallbackSink(lambda rows: 1 // 0),
+        }
+        kind_of = dict(zip(got, kinds, strict=True))
+        for slot, kind in kind_of.items():
+            if kind != "gone":
+                dispatcher.attach(slot, sinks[kind](slot))
+        expected: dict[int, list[int]] = {slot: [] for slot in got}
+        for batch, slots in enumerate(batches):
+            values = [100 * batch + i for i in range(len(slots))]
+            for _ in range(2 if replayed else 1):
+                dispatcher(Frame(slots, values), batch)  # type: ignore[arg-type]
+            for value, of in zip(values, slots, strict=True):
+                for slot in of:
+                    expected[slot].append(value)
+        dispatcher.outlets.subscribers.end_all()
+        by_name = [row for f in sorted(shared.glob("*")) for row in pq.read_table(f).to_pylist()]
+        for slot, kind in kind_of.items():
+            found = {
+                "log": _logged(dispatcher, slot),
+                "raises": _logged(dispatcher, slot),
+                "function": got[slot],
+                "memory": _values(memory[slot].rows()),
+                "files": _values([pq.read_table(f) for f in sorted(files.glob(f"q{slot}-*"))]),
+                "shared": [row["n"] for row in by_name if f"q{slot}" in row["_queries"]],
+            }
+            wanted = [] if kind == "gone" else expected[slot]
+            assert found.pop(kind, []) == wanted
+            assert _values(list(live[slot])) == wanted
+            found.pop("raises" if kind == "log" else "log", None)
+            assert not any(found.values())
+        assert len(by_name) == len({row["n"] for row in by_name})  # a row for many is there once
+
+
+def test_sinks_that_raise_hang_or_are_slow_hurt_nobody_else(
+    tmp_path: Path, told: dict[str, Any]
+) -> None:
+    dispatcher = _dispatcher(tmp_path, told, patience_s=1.0)
+    release = threading.Event()
+    got: dict[int, list[int]] = {slot: [] for slot in range(1, 6)}
+
+    def raises(rows: pa.Table) -> None:
+        got[2].extend(rows.column("n").to_pylist())
+        if len(got[2]) == 2:
+            raise OSError("disk full")
+
+    def hangs(rows: pa.Table) -> None:
+        if len(got[3]) == 2:
+            release.wait(60)
+        got[3].extend(rows.column("n").to_pylist())
+
+    def is_slow(rows: pa.Table) -> None:
+        time.sleep(0.05)
+        got[4].extend(rows.column("n").to_pylist())
+
+    dispatcher.attach(1, _into(got[1]))
+    for slot, function in ((2, raises), (3, hangs), (4, is_slow)):
+        dispatcher.attach(slot, CallbackSink(function))
+    dispatcher.attach(5, None)
+    for batch in range(5):
+        for _ in range(2):
+            dispatcher(Frame([[1, 2, 3, 4, 5]], [batch]), batch)  # type: ignore[arg-type]
+    assert got == {1: [0, 1, 2, 3, 4], 2: [0, 1], 3: [0, 1], 4: [0, 1, 2, 3, 4], 5: []}
+    logged = {slot: _logged(dispatcher, slot) for slot in got}
+    assert logged == {1: [], 2: [1, 2, 3, 4], 3: [2, 3, 4], 4: [], 5: [0, 1, 2, 3, 4]}
+    assert told["quarantined"] == [
+        (2, "disk full"),
+        (3, "the sink took longer than 1 s (sink_patience)"),
+    ]
+    assert told["finished"][-1] == (4, {1: 1, 2: 1, 3: 1, 4: 1, 5: 1})
+    # a new function waits until the old call has returned
+    again: list[int] = []
+    dispatcher.attach(3, _into(again))
+    dispatcher(Frame([[3]], [5]), 5)  # type: ignore[arg-type]
+    assert (again, _logged(dispatcher, 3)[-1]) == ([], 5)
+    assert told["quarantined"][-1] == (3, "an earlier call of the sink has not returned yet")
+    release.set()
+    for batch in range(6, 200):
+        dispatcher.attach(3, _into(again))
+        dispatcher(Frame([[3]], [batch]), batch)  # type: ignore[arg-type]
+        if again:
+            break
+    assert again == [batch]
+
+
+def test_queries_may_come_and_go_while_results_are_delivered(
+    dispatcher: Dispatcher, told: dict[str, Any]
+) -> None:
+    better: list[int] = []
+
+    def changes_its_mind(rows: pa.Table) -> None:
+        dispatcher.detach(2)
+        dispatcher.attach(1, _into(better))
+        dispatcher.attach(3, None)
+        raise OSError("too late to matter")
+
+    dispatcher.attach(1, CallbackSink(changes_its_mind))
+    dispatcher.attach(2, CallbackSink(lambda rows: 1 // 0))
+    dispatcher(Frame([[1]], [0]), 0)  # type: ignore[arg-type]
+    dispatcher(Frame([[1, 2, 3]], [1]), 1)  # type: ignore[arg-type]
+    assert told["quarantined"] == []
+    assert _logged(dispatcher, 1) == [0]  # what the first function refused is not lost
+    assert better == [1]
+    assert _logged(dispatcher, 3) == [1]
+    assert told["finished"] == [(0, {1: 1}), (1, {1: 1, 3: 1})]
+
+
+def test_a_shared_sink_that_fails_quarantines_all_its_queries(
+    dispatcher: Dispatcher, told: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    for slot in (1, 2):
+        path = str(tmp_path / "file" / "out")
+        dispatcher.attach(slot, Share(FileSink(path, "parquet"), f"q{slot}"))
+    dispatcher(Frame([[1, 2], [2]], [10, 20]), 0)  # type: ignore[arg-type]
+    assert [slot for slot, _ in told["quarantined"]] == [1, 2]
+    assert (_logged(dispatcher, 1), _logged(dispatcher, 2)) == ([10], [10, 20])

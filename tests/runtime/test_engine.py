@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -60,6 +61,37 @@ def test_queries_of_one_ring_have_sinks_of_their_own(engine: Engine, tmp_path: P
     assert again.slot == broken.slot
     assert again.status.state == "running"
     assert [t.column("id").to_pylist() for t in called[-2:]] == [[10], [10]]
+
+
+def test_results_can_be_followed_live_and_queries_may_share_files(
+    engine: Engine, tmp_path: Path
+) -> None:
+    readings = ScriptedStream(engine, "Readings", READINGS, event_time="ts")
+    into = f"INTO (sink = 'parquet', path = '{tmp_path / 'out'}', layout = 'batch')"
+    for name, above in (("warm", 10), ("hot", 30)):
+        engine.execute(
+            f"CREATE QUERY {name} AS SELECT id FROM Readings WHERE temp > {above} {into}"
+        )
+    with pytest.raises(PenstockError, match="have a column _queries already"):
+        engine.register(f"SELECT id AS _queries FROM Readings {into}")
+    hot = engine.query("hot")
+    live, closed = hot.subscribe(), hot.subscribe(limit=1)
+    closed.close()
+    readings.push([_reading(i, 10.0 * i, i) for i in range(6)])
+    engine.await_idle()
+    rows = live.get(timeout=60)
+    assert rows is not None
+    assert sorted(rows.column("id").to_pylist()) == [4, 5]
+    [file] = (tmp_path / "out").iterdir()
+    found = {r["id"]: sorted(r["_queries"]) for r in pq.read_table(file).to_pylist()}
+    assert found == {2: ["warm"], 3: ["warm"], 4: ["hot", "warm"], 5: ["hot", "warm"]}
+    hot.drop()
+    assert list(live) == []
+    with pytest.raises(EngineError, match="query hot is dropped"):
+        hot.subscribe()
+    to_the_end = engine.query("warm").subscribe()
+    engine.stop()
+    assert list(to_the_end) == []
 
 
 def test_a_later_query_reads_on_and_an_earliest_one_reads_all(engine: Engine) -> None:

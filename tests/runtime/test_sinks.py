@@ -15,6 +15,7 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.runtime.sinks.files import FileSink
 from penstock.runtime.sinks.log import ResultLog
+from penstock.runtime.sinks.matched import Matched
 from penstock.runtime.sinks.memory import MemorySink
 from penstock.runtime.sinks.rows import json_lines
 from penstock.runtime.sinks.spec import SinkSpec, sink_of
@@ -22,6 +23,10 @@ from penstock.runtime.sinks.spec import SinkSpec, sink_of
 
 def _rows(*values: int) -> pa.Table:
     return pa.table({"n": pa.array(values, pa.int64())})
+
+
+def _matched(slots: list[list[int]], *values: int) -> Matched:
+    return Matched(_rows(*values), pa.array(slots, pa.list_(pa.int32())))
 
 
 @pytest.mark.parametrize("format_", ["parquet", "json", "csv"])
@@ -39,6 +44,20 @@ def test_a_replayed_batch_replaces_its_own_file(tmp_path: Path, format_: str) ->
     assert [read(f) for f in files] == [[1, 2], [3]]
 
 
+def test_a_file_for_many_queries_names_them_in_every_format(tmp_path: Path) -> None:
+    rows = _rows(1, 2).add_column(0, "_queries", pa.array([["a", "b"], ["b"]]))
+    for format_ in ("parquet", "json", "csv"):
+        FileSink(str(tmp_path), format_).deliver(rows, "ring", 3)
+    assert sorted(f.suffix for f in tmp_path.glob("ring-00000003.*")) == [
+        ".csv", ".json", ".parquet",
+    ]  # fmt: skip
+    assert pq.read_table(tmp_path / "ring-00000003.parquet").to_pylist() == rows.to_pylist()
+    lines = (tmp_path / "ring-00000003.json").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == rows.to_pylist()
+    cells = pa_csv.read_csv(tmp_path / "ring-00000003.csv").column("_queries").to_pylist()
+    assert [json.loads(cell) for cell in cells] == [["a", "b"], ["b"]]
+
+
 def test_memory_keeps_the_newest_rows_and_counts_the_forgotten() -> None:
     sink = MemorySink(3)
     sink.deliver(_rows(1, 2), "ring", 0)
@@ -50,23 +69,21 @@ def test_memory_keeps_the_newest_rows_and_counts_the_forgotten() -> None:
 
 def test_the_result_log_gives_each_query_its_rows(tmp_path: Path) -> None:
     log = ResultLog(tmp_path)
-    slots = pa.array([[1], [1, 2], [2]], pa.list_(pa.int32()))
-    log.append(0, _rows(10, 20, 30).append_column("__slots", slots))
-    log.append(1, _rows(40).append_column("__slots", pa.array([[2]], pa.list_(pa.int32()))))
+    log.append(0, _matched([[1], [1, 2], [2]], 10, 20, 30))
+    log.append(1, _matched([[2]], 40))
     found = {s: [v for t in log.read(s) for v in t.column("n").to_pylist()] for s in (1, 2, 3)}
     assert found == {1: [10, 20], 2: [20, 30, 40], 3: []}
 
 
 def test_the_result_log_forgets_the_oldest_when_it_is_full(tmp_path: Path) -> None:
     log = ResultLog(tmp_path, limit_bytes=3_000)
-    slots = pa.array([[1]], pa.list_(pa.int32()))
     for batch in range(20):
-        log.append(batch, _rows(batch).append_column("__slots", slots))
+        log.append(batch, _matched([[1]], batch))
     kept = [v for t in log.read(1) for v in t.column("n").to_pylist()]
     assert kept == list(range(20 - len(kept), 20))
     assert 1 <= len(kept) < 20
     again = ResultLog(tmp_path, limit_bytes=1)
-    again.append(20, _rows(20).append_column("__slots", slots))
+    again.append(20, _matched([[1]], 20))
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -92,12 +109,17 @@ def test_sinks_are_checked_when_a_query_is_registered(tmp_path: Path) -> None:
     assert sink_of(None) == SinkSpec()
     assert sink_of(print).kind == "callback"
     assert sink_of({"sink": "csv", "path": "out"}).path == str(Path("out").absolute())
+    shared = sink_of({"sink": "csv", "path": "out", "layout": "batch"})
+    assert SinkSpec.loads(shared.dumps()) == shared
+    assert SinkSpec.loads('{"kind": "csv", "path": "out", "limit": 1}').layout == "query"
     (tmp_path / "file").write_text("")
     for wrong, message in (
         ("parkett", "sink parkett is not known"),
         ({"sink": "parquet"}, "needs a path"),
         ({"sink": "parquet", "pth": "x"}, "has no option pth"),
         ({"sink": "memory", "limit": 0}, "not a number of rows"),
+        ({"sink": "json", "path": "x", "layout": "bach"}, "layout bach is not known"),
+        ({"sink": "memory", "layout": "batch"}, "has no option layout"),
         ({"sink": "json", "path": str(tmp_path / "file")}, "is a file"),
         ({"path": "x"}, "no kind"),
         ("callback", "cannot be named"),

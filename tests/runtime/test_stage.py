@@ -13,7 +13,6 @@ import pytest
 from penstock.control.closing import LEARNING, LEARNING_US, plain, with_lag
 from penstock.control.punctuation import NEVER_US
 from penstock.kernels.delays import UNKNOWN_US
-from penstock.kernels.selection import build_selection
 from penstock.plan.catalog import Stream, companion
 from penstock.plan.specs import Composition, Output, Partial, SlotSpec, Term, WindowSpec
 from penstock.runtime.per_source import Sources
@@ -38,8 +37,9 @@ def stage(slots: tuple[SlotSpec, ...], preaggregated: bool) -> Stage:
         partial_types=("bigint",) * len(partials),
         preaggregated=preaggregated,
     )
-    types = {f.name: f.type for f in STREAM.schema.fields}
-    return Stage(composition, STREAM, 1, slots, build_selection(slots, types), types)
+    stage = Stage.of(composition, STREAM)
+    stage.change(1, slots)
+    return stage
 
 
 def in_batches(times_us: Sequence[int], *cuts: int) -> Iterator[pa.RecordBatch]:
@@ -58,6 +58,8 @@ def run(times_us: Sequence[int], closed_us: int, preaggregated: bool) -> TaskRep
         "punctuation_us": closed_us,
         "clock_us": UNKNOWN_US,
         "newest": 0,
+        "order": (),
+        "prefix": None,
         "sources": None,
         "trust_us": 10**12,
     }

@@ -31,7 +31,7 @@ WINDOW = (
 )  # fmt: skip
 OPTIONS = (
     "source", "path", "format", "event_time", "arrival_time", "slack", "estimator", "idle", "trust",
-    "rate", "rows", "seed", "start", "generate", "delay", "max_delay", "sink",
+    "rate", "rows", "seed", "start", "generate", "delay", "max_delay", "sink", "layout",
 )  # fmt: skip
 FUNCTIONS = tuple(sorted(AGGREGATES | NEVER_FAILS))
 SHORTCUTS = (".help", ".queries", ".quit", ".results", ".rings", ".streams")

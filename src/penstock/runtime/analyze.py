@@ -22,18 +22,39 @@ def analyze(engine: Engine, name: str) -> str:
     status, metrics = query.status, engine.metrics()
     rings = {ring["ring"]: ring for ring in metrics["rings"]}
     judged = {r["ring"]: r for stream in metrics["streams"].values() for r in stream["rings"]}
-    lines = [query.explain(), seen_line(status, rings.get(status.ring, {}))]
+    ring = rings.get(status.ring, {})
+    lines = [query.explain(), seen_line(status, ring), *order_lines(ring)]
     if status.ring in judged:
         lines += disorder_lines(judged[status.ring])
     return "\n".join(lines)
 
 
 def seen_line(status: QueryStatus, ring: Mapping[str, Any]) -> str:
-    figures = ", ".join(f"{k} {v}" for k, v in ring.items() if k not in ("ring", "error") and v)
+    apart = ("ring", "error", "ordering")
+    figures = ", ".join(f"{k} {v}" for k, v in ring.items() if k not in apart and v)
     return (
         f"seen      state {status.state}, rows {status.rows}, late {status.late},"
         f" lost {status.lost}; ring: {figures}"
     )
+
+
+def order_lines(ring: Mapping[str, Any]) -> list[str]:
+    """In which order a ring looks at attributes, and what that costs."""
+    ordering = ring.get("ordering")
+    if not ordering or not ordering["order"]:
+        return []
+    parts = [" → ".join(ordering["order"])]
+    if ordering["visits_per_tuple"] is not None:
+        parts.append(f"{ordering['visits_per_tuple']:.2f} look-ups per tuple")
+    if ordering["reorders"]:
+        parts.append(
+            f"chosen {ordering['reorders']} time{'' if ordering['reorders'] == 1 else 's'}"
+        )
+    if ordering["reordering"]:
+        parts.append("a better one is being looked for")
+    how = "the fewest" if ordering["cover_exact"] else "the fewest that a quick search found"
+    cover = f"{', '.join(ordering['cover'])} ({how} of which every query uses one)"
+    return [f"order     {'; '.join(parts)}", f"          first of them: {cover}"]
 
 
 def disorder_lines(disorder: Mapping[str, Any]) -> list[str]:

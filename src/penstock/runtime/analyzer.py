@@ -1,4 +1,4 @@
-"""Spark as the judge of expressions: types, and errors in words a user can act on.
+"""Spark as the judge of expressions: types, constants, and errors in words a user can act on.
 
 Each question is asked once: answers are kept by the text of the question, so a thousand queries of
 one composition cost one analysis.
@@ -7,23 +7,33 @@ one composition cost one analysis.
 from __future__ import annotations
 
 import re
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.errors import QueryError
+from penstock.language.ast import Expr, Literal, Opaque
 from penstock.plan.catalog import Stream
+from penstock.plan.comparisons import MAX_WHOLE_DIGITS
 from penstock.plan.specs import Composition
 from penstock.runtime.compile import aggregated, stage_ddl
 from penstock.runtime.session import ring_settings
-from penstock.schema import Field, Schema
+from penstock.schema import INTEGER_TYPES, Field, Schema, decimal_parts
+
+# DATE 'today' is another day tomorrow, though Spark's plan has a constant for it.
+_CHANGING_WORDS = re.compile(r"'\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Analyzer:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._types: dict[tuple[str, str], str] = {}
+        self._constants: dict[str, Expr | None] = {}
         self._outputs: dict[tuple[str, Composition], Schema] = {}
 
     def type_of(self, sql: str, schema: Schema) -> str:
@@ -37,6 +47,30 @@ class Analyzer:
             except PySparkException as error:
                 raise QueryError(*explain_analysis(error)) from None
         return self._types[key]
+
+    def fold(self, sql: str) -> Expr | None:
+        """The literal that SQL without columns stands for; None if it has no value for good."""
+        if sql not in self._constants:
+            with ring_settings(self._spark):
+                self._constants[sql] = self._constant(sql)
+        return self._constants[sql]
+
+    def _constant(self, sql: str) -> Expr | None:
+        if _CHANGING_WORDS.search(sql):
+            return None
+        jvm: Any = self._spark._jvm
+        current = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+        try:
+            execution = self._spark.range(1).selectExpr(sql)._jdf.queryExecution()
+            given = execution.analyzed().expressions().head()
+            if not given.deterministic() or given.containsPattern(current):
+                return None
+            found = execution.optimizedPlan().expressions().head().child()
+        except (PySparkException, Py4JJavaError):  # such as 1 / 0: for whoever evaluates it
+            return None
+        if found.getClass().getSimpleName() != "Literal":
+            return None
+        return literal_of(found.dataType().simpleString(), found.value())
 
     def output_schema(self, composition: Composition, stream: Stream) -> Schema:
         """Names and types of a composition's results; refuses what Spark refuses."""
@@ -63,6 +97,29 @@ class Analyzer:
             window = [Field("window_start", "timestamp"), Field("window_end", "timestamp")]
             fields = [*window, *fields]
         return Schema(tuple(fields))
+
+
+def literal_of(type_: str, value: Any) -> Expr | None:
+    """The literal of a value as Spark's plans hold it, None if the language has none like it."""
+    if value is None:
+        return None
+    if parts := decimal_parts(type_):
+        precision, scale = parts
+        return Literal(Decimal(str(value))) if precision - scale <= MAX_WHOLE_DIGITS else None
+    if type_ in INTEGER_TYPES or type_ in ("boolean", "double"):
+        return Literal(value)
+    match type_:
+        case "string":
+            return Literal(str(value))
+        case "date" if 1 <= value + _EPOCH.toordinal() <= date.max.toordinal():
+            return Opaque((f"DATE '{date.fromordinal(value + _EPOCH.toordinal())}'",))
+        case "timestamp":
+            try:
+                moment = _EPOCH + timedelta(microseconds=value)
+            except OverflowError:
+                return None
+            return Opaque((f"TIMESTAMP '{moment.replace(tzinfo=None)}'",))
+    return None
 
 
 def explain_analysis(error: PySparkException) -> tuple[str, str | None]:

@@ -15,18 +15,34 @@ punctuation is the clock: the same holds.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.plan.catalog import Stream
-from penstock.plan.specs import Composition
+from penstock.plan.specs import Attribute, Composition, SlotSpec
 from penstock.runtime.config import EPOCH, SHIFT_US, TRUE_END, StageConfig
 from penstock.runtime.datasource import run_in_map
 from penstock.schema import Field, Schema
 
 _HAVING = "__having"
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What of a ring's plan may change: from the same checkpoint the ring goes on with another.
+
+    derived: attributes of its slots' predicates, computed by Spark before the stage. native: the
+    conditions of all its slots, evaluated by Spark itself in place of the stage; None: the stage.
+    """
+
+    derived: tuple[Attribute, ...] = ()
+    native: tuple[tuple[int, str], ...] | None = None
+
+    def serves(self, slot: SlotSpec) -> bool:
+        """Whether a new slot can live in the plan as it is."""
+        return self.native is None and set(slot.derived) <= set(self.derived)
 
 
 def quoted(name: str) -> str:
@@ -54,7 +70,7 @@ def stage_ddl(composition: Composition, stream: Stream) -> str:
 
 def runs_in_reader(composition: Composition, stream: Stream) -> bool:
     """Whether the stage runs inside penstock's own reader (else in mapInArrow)."""
-    return stream.source != "dataframe" and not composition.derived
+    return stream.source != "dataframe" and not (composition.derived or composition.computed)
 
 
 def ring_frame(
@@ -63,9 +79,13 @@ def ring_frame(
     stream: Stream,
     config: StageConfig,
     frame: DataFrame | None,
+    generation: Generation,
 ) -> DataFrame:
     """The whole plan of a ring, up to its results."""
-    rows = _staged(spark, composition, stream, config, frame)
+    if generation.native is not None:
+        rows = _native(_raw(spark, stream, config, frame, native=True), generation.native)
+    else:
+        rows = _staged(spark, composition, stream, config, frame, generation)
     if composition.kind == "select":
         return rows.select("__slots", *_named(composition))
     punctuation = (
@@ -91,22 +111,47 @@ def _staged(
     stream: Stream,
     config: StageConfig,
     frame: DataFrame | None,
+    generation: Generation,
 ) -> DataFrame:
+    """Tuples after the stage."""
     text, ddl = json.dumps(asdict(config)), stage_ddl(composition, stream)
     if runs_in_reader(composition, stream):
-        return _own_rows(spark, text, ddl, raw=False)
-    numbered = frame is None
-    if frame is None:
-        frame = _own_rows(spark, text, f"{stream.schema.ddl()}, {EPOCH} bigint", raw=True)
-    derived = [F.expr(a.sql).alias(a.name) for a in composition.derived]
+        return _own_rows(spark, text, ddl, "stage")
+    raw = _raw(spark, stream, config, frame, native=False)
+    derived = {a.name: a for a in (*composition.derived, *generation.derived)}
+    computed = [F.expr(a.sql).alias(a.name) for a in derived.values()]
+    return raw.select("*", *computed).mapInArrow(run_in_map(text, frame is None), ddl)
+
+
+def _native(raw: DataFrame, conditions: tuple[tuple[int, str], ...]) -> DataFrame:
+    """Tuples with the slots whose conditions hold, all of it in Spark's own code."""
+    any_holds = " OR ".join(f"({condition})" for _, condition in conditions)
+    if len(conditions) == 1:
+        slots = f"array({conditions[0][0]})"
+    else:
+        each = ", ".join(f"if({condition}, {slot}, NULL)" for slot, condition in conditions)
+        slots = f"array_compact(array({each}))"
+    return raw.where(any_holds or "false").withColumn("__slots", F.expr(slots))
+
+
+def _raw(
+    spark: SparkSession,
+    stream: Stream,
+    config: StageConfig,
+    frame: DataFrame | None,
+    native: bool,
+) -> DataFrame:
+    """Tuples as they come: the user's, or penstock's own with the number of their epoch."""
     columns = [F.col(quoted(n)) for n in stream.schema.names]
-    columns += [F.col(EPOCH)] if numbered else []
-    return frame.select(*columns, *derived).mapInArrow(run_in_map(text, numbered), ddl)
+    if frame is not None:
+        return frame.select(*columns)
+    ddl = f"{stream.schema.ddl()}, {EPOCH} bigint"
+    return _own_rows(spark, json.dumps(asdict(config)), ddl, "native" if native else "raw")
 
 
-def _own_rows(spark: SparkSession, config: str, ddl: str, raw: bool) -> DataFrame:
+def _own_rows(spark: SparkSession, config: str, ddl: str, what: str) -> DataFrame:
     reader = spark.readStream.format("penstock_rows").option("token", config)
-    return reader.option("ddl", ddl).option("raw", str(raw).lower()).load()
+    return reader.option("ddl", ddl).option("what", what).load()
 
 
 def aggregated(rows: DataFrame, composition: Composition) -> DataFrame:

@@ -10,15 +10,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from penstock.control.punctuation import NEVER_US
+from penstock.plan.codec import stream_from
 from penstock.runtime.config import EPOCH, SHIFT_US, StageConfig
 from penstock.runtime.service import ask
+
+if TYPE_CHECKING:
+    from penstock.runtime.stage import TaskReport
 
 
 def config_of(options: Any) -> StageConfig:
@@ -28,7 +32,7 @@ def config_of(options: Any) -> StageConfig:
 class RowReader(DataSourceStreamReader):
     def __init__(self, options: Any) -> None:
         self._config = config_of(options)
-        self._raw = options["raw"] == "true"
+        self._what = options["what"]
 
     def initialOffset(self) -> dict[str, Any]:
         return {"epoch": 0}
@@ -52,14 +56,8 @@ class RowReader(DataSourceStreamReader):
 
         epoch, part, pieces = partition.value
         report = TaskReport()
-        if self._raw:
-            for batch in open_pieces(self._config, pieces, None, report.bad):
-                number = pa.array([epoch["number"]] * batch.num_rows, pa.int64())
-                yield pa.RecordBatch.from_arrays(
-                    [*batch.columns, number], names=[*batch.schema.names, EPOCH]
-                )
-            if report.bad:  # the stage reports the rest, under the parts from 0 on
-                report.send(self._config, epoch["number"], -1 - part)
+        if self._what != "stage":
+            yield from self._read_raw(epoch, part, pieces, report)
             return
         stage = stage_for(self._config, epoch["version"])
         batches = open_pieces(self._config, pieces, stage.columns(), report.bad)
@@ -69,6 +67,28 @@ class RowReader(DataSourceStreamReader):
 
         yield from stage.run(batches, epoch, report, reread)
         report.send(self._config, epoch["number"], part)
+
+    def _read_raw(
+        self, epoch: dict[str, Any], part: int, pieces: list[Any], report: TaskReport
+    ) -> Iterator[pa.RecordBatch]:
+        """All tuples, numbered. What was seen of them the stage reports, if there is one."""
+        from penstock.kernels.delays import merge_facts
+        from penstock.runtime.sources.reading import open_pieces
+        from penstock.runtime.stage import progress_of
+
+        native, stream = self._what == "native", stream_from(self._config.stream)
+        for batch in open_pieces(self._config, pieces, None, report.bad):
+            if native:
+                seen = progress_of(batch, stream, epoch, report)
+                report.facts = merge_facts(report.facts, seen)
+            number = pa.array([epoch["number"]] * batch.num_rows, pa.int64())
+            yield pa.RecordBatch.from_arrays(
+                [*batch.columns, number], names=[*batch.schema.names, EPOCH]
+            )
+        if native:
+            report.send(self._config, epoch["number"], part)
+        elif report.bad:  # the stage reports under the parts from 0 on
+            report.send(self._config, epoch["number"], -1 - part)
 
 
 class RowSource(DataSource):

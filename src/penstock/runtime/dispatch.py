@@ -1,24 +1,42 @@
 """Results of one ring's micro-batch to the sinks of its queries; one Spark job for all of them.
 
-A sink that fails closes its query only: the query is quarantined with the error, its results go on
-into the workspace, and the other queries never notice.
+Sinks that may take their time are called by the engine's pool, several at once, and the micro-batch
+ends when all have answered: what it made is lost only if it is done again. A sink that fails, or is
+slower than the user's patience, closes its query only: the query is quarantined with the error, its
+results go on into the workspace, and the other queries never notice.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from penstock.runtime.sinks.log import ResultLog, rows_of_slot
+from penstock.runtime.sinks.live import Subscribers
+from penstock.runtime.sinks.log import ResultLog
+from penstock.runtime.sinks.matched import (
+    Matched,
+    matched_rows,
+    only,
+    rows_by_slot,
+    with_queries,
+)
+from penstock.runtime.sinks.pool import SinkPool
 
 
 class Sink(Protocol):
+    @property
+    def pooled(self) -> bool:
+        """Called by the pool, with patience; else by the micro-batch, which waits for it."""
+        ...
+
     def deliver(self, rows: pa.Table, ring: str, batch: int) -> None:
         """Take the rows of one micro-batch; a replayed one must not show twice."""
         ...
@@ -29,12 +47,41 @@ class CallbackSink:
     """A Python function; called again only for a micro-batch that another process began."""
 
     function: Callable[[pa.Table], Any]
+    pooled: bool = True
     last: int = -1
 
     def deliver(self, rows: pa.Table, ring: str, batch: int) -> None:
         if batch > self.last:
             self.last = batch
             self.function(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A query's part in a sink that takes the rows of a ring's queries together, each row once."""
+
+    sink: Sink  # equal ones are one
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outlets:
+    """What the rings of an engine have in common on the way out."""
+
+    pool: SinkPool
+    subscribers: Subscribers
+
+
+@dataclass(frozen=True, slots=True)
+class _Delivery:
+    """One call of one sink; its rows are gathered when its turn comes."""
+
+    slots: tuple[int, ...]
+    sink: Sink
+    rows: Callable[[], pa.Table]
+
+    def make(self, ring: str, batch: int) -> None:
+        self.sink.deliver(self.rows(), ring, batch)
 
 
 @dataclass(slots=True)
@@ -46,71 +93,92 @@ class Dispatcher:
     log: ResultLog
     quarantine: Callable[[int, BaseException], None]
     finish: Callable[[int, dict[int, int]], None]  # batch, rows by slot
-    sinks: dict[int, Sink | None] = field(default_factory=dict)  # None: the log
+    outlets: Outlets
+    sinks: dict[int, Sink | Share | None] = field(default_factory=dict)  # None: the log
     guard: threading.Lock = field(default_factory=threading.Lock)
     batches: int = 0
 
-    def attach(self, slot: int, sink: Sink | None) -> None:
+    def attach(self, slot: int, sink: Sink | Share | None) -> None:
         with self.guard:
-            self.sinks = {**self.sinks, slot: sink}
+            self.sinks[slot] = sink
 
     def detach(self, slot: int) -> None:
         with self.guard:
-            self.sinks = {k: v for k, v in self.sinks.items() if k != slot}
+            self.sinks.pop(slot, None)
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        table = _with_slot_lists(frame.toArrow())
+        results = frame.toArrow()
         self.batches += 1
-        self.finish(batch, self._deliver(table, batch) if table.num_rows else {})
+        self.finish(batch, self._dispatch(results, batch) if results.num_rows else {})
 
-    def _deliver(self, table: pa.Table, batch: int) -> dict[int, int]:
-        sinks = self.sinks
-        values = table.column("__slots").chunk(0).flatten().to_numpy()
-        present, counts = np.unique(values, return_counts=True)
-        counted = {int(s): int(n) for s, n in zip(present, counts, strict=True) if s in sinks}
-        named = table.drop_columns(["__slots"]).rename_columns(list(self.names))
-        logged = {slot for slot in counted if sinks[slot] is None}
-        for slot in counted:
-            sink = sinks[slot]
-            if sink is None:
+    def _dispatch(self, results: pa.Table, batch: int) -> dict[int, int]:
+        matched = matched_rows(results, self.names)
+        rows_of = rows_by_slot(matched.slots)
+        with self.guard:
+            sinks = {slot: self.sinks[slot] for slot in rows_of if slot in self.sinks}
+        for slot in self.outlets.subscribers.slots() & sinks.keys():
+            self.outlets.subscribers.publish(slot, _taken(matched.rows, rows_of[slot]), batch)
+        logged = {slot for slot, sink in sinks.items() if sink is None}
+        for slot, error in self._deliver(_deliveries(self.ring, matched, rows_of, sinks), batch):
+            self._close(slot, sinks[slot], error)
+            logged.add(slot)
+        if logged:
+            self.log.append(batch, only(matched, logged))
+        return {slot: len(rows_of[slot]) for slot in sinks}
+
+    def _deliver(
+        self, deliveries: Mapping[Hashable, _Delivery], batch: int
+    ) -> list[tuple[int, BaseException]]:
+        """Call all sinks; the slots of those that failed."""
+        pooled = {
+            key: partial(delivery.make, self.ring, batch)
+            for key, delivery in deliveries.items()
+            if delivery.sink.pooled
+        }
+        errors = self.outlets.pool.run(pooled)
+        for key, delivery in deliveries.items():
+            if delivery.sink.pooled:
                 continue
             try:
-                rows = rows_of_slot(table, slot)
-                sink.deliver(named.take(pa.array(rows)), self.ring, batch)
+                delivery.make(self.ring, batch)
             except Exception as error:  # whatever a sink does must stay with its query
-                self.quarantine(slot, error)
-                self.attach(slot, None)
-                logged.add(slot)
-        if logged:
-            self.log.append(batch, _only(table.column("__slots").chunk(0), named, logged))
-        return counted
+                errors[key] = error
+        return [(slot, error) for key, error in errors.items() for slot in deliveries[key].slots]
+
+    def _close(self, slot: int, sink: Sink | Share | None, error: BaseException) -> None:
+        """Let the log take over, unless the query has another sink by now or is gone."""
+        with self.guard:
+            if self.sinks.get(slot) is not sink:
+                return
+            self.sinks[slot] = None
+        self.quarantine(slot, error)
 
 
-def _only(lists: pa.ListArray, rows: pa.Table, slots: set[int]) -> pa.Table:
-    """The rows of some slots, each with the list of just those."""
-    values = lists.flatten().to_numpy()
-    hits = np.isin(values, list(slots))
-    row_of = np.repeat(np.arange(len(lists)), np.diff(lists.offsets.to_numpy()))[hits]
-    kept, counts = np.unique(row_of, return_counts=True)
-    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
-    chosen = pa.ListArray.from_arrays(offsets, pa.array(values[hits], pa.int32()))
-    return rows.take(pa.array(kept)).append_column("__slots", pa.chunked_array([chosen]))
-
-
-def _with_slot_lists(table: pa.Table) -> pa.Table:
-    """Window rows have one slot, selected tuples a list: make both a list, one chunk, offset 0."""
-    table = table.combine_chunks()
-    if not table.num_rows:
-        return table
-    if "__slot" in table.schema.names:
-        slots = table.column("__slot").chunk(0).cast(pa.int32())
-        offsets = pa.array(np.arange(table.num_rows + 1, dtype=np.int32))
-        lists = pa.ListArray.from_arrays(offsets, slots)
-        table = table.drop_columns(["__slot"])
-    else:
-        lists = table.column("__slots").chunk(0)
-        lists = pa.ListArray.from_arrays(
-            pa.array(lists.offsets.to_numpy() - lists.offsets.to_numpy()[0]), lists.flatten()
+def _deliveries(
+    ring: str,
+    matched: Matched,
+    rows_of: Mapping[int, np.ndarray],
+    sinks: Mapping[int, Sink | Share | None],
+) -> dict[Hashable, _Delivery]:
+    """One for each query with a sink of its own, one for each sink that queries share."""
+    deliveries: dict[Hashable, _Delivery] = {}
+    sharing: dict[Sink, dict[int, str]] = defaultdict(dict)
+    for slot, sink in sinks.items():
+        if isinstance(sink, Share):
+            sharing[sink.sink][slot] = sink.query
+        elif sink is not None:
+            rows = partial(_taken, matched.rows, rows_of[slot])
+            deliveries[slot] = _Delivery((slot,), sink, rows)
+    for shared, names in sharing.items():
+        deliveries[ring, shared] = _Delivery(
+            tuple(names), shared, partial(_rows_of_many, matched, names)
         )
-        table = table.drop_columns(["__slots"])
-    return table.append_column("__slots", pa.chunked_array([lists]))
+    return deliveries
+
+
+def _taken(rows: pa.Table, numbers: np.ndarray) -> pa.Table:
+    return rows.take(pa.array(numbers))
+
+
+def _rows_of_many(matched: Matched, names: Mapping[int, str]) -> pa.Table:
+    return with_queries(only(matched, names), names)

@@ -19,27 +19,30 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import EngineError, QueryError
 from penstock.language.ast import CreateQuery, Select
+from penstock.language.render import render
 from penstock.plan.bind import BoundQuery, bind
 from penstock.plan.catalog import Catalog, OptionValue, Stream, check_stream, did_you_mean
 from penstock.plan.codec import dumps
 from penstock.plan.compose import Composed, compose
-from penstock.plan.explain import Sharing, explain_query
+from penstock.plan.explain import explain_query
 from penstock.plan.specs import SlotSpec
 from penstock.runtime.analyzer import Analyzer
-from penstock.runtime.compile import runs_in_reader
 from penstock.runtime.datasource import register_sources
-from penstock.runtime.dispatch import CallbackSink, Sink
+from penstock.runtime.dispatch import CallbackSink, Outlets, Share, Sink
 from penstock.runtime.manager import RingManager, output_schema
 from penstock.runtime.metrics import metrics_of
 from penstock.runtime.query import Query, QueryStatus, query_status
 from penstock.runtime.registry import QueryRow, Registry
 from penstock.runtime.session import active_session, check_session, start_spark
 from penstock.runtime.settings import Settings
+from penstock.runtime.sharing import sharing_of
 from penstock.runtime.sinks.files import FileSink
+from penstock.runtime.sinks.live import Subscribers, Subscription
 from penstock.runtime.sinks.log import ResultLog
 from penstock.runtime.sinks.memory import MemorySink
+from penstock.runtime.sinks.pool import SinkPool
 from penstock.runtime.sinks.rows import json_lines
-from penstock.runtime.sinks.spec import Callback, SinkSpec, sink_of
+from penstock.runtime.sinks.spec import Callback, SinkSpec, check_columns, sink_of
 from penstock.runtime.statements import (
     Answer,
     one_select,
@@ -120,6 +123,7 @@ class Engine:
         self._guard = threading.RLock()
         self._functions: dict[int, Callback] = {}
         self._memory: dict[int, MemorySink] = {}
+        self._outlets = Outlets(SinkPool(lambda: self.settings.sink_patience_s), Subscribers())
         self._stopped = False
         with active_session(self.spark):
             register_sources(self.spark)
@@ -133,6 +137,8 @@ class Engine:
             lambda: self.settings,
             lambda name: self.catalog.get(name),
             self._sink,
+            self._condition,
+            self._outlets,
             clock_us,
             bounded,
         )
@@ -283,7 +289,8 @@ class Engine:
         if self.bounded and is_endless(stream):
             hint = "give its generator an end: rows = 100000"
             raise QueryError(f"stream {stream.name} never ends", hint, select.streams[0].span)
-        composed = compose(bound, lambda sql: self.analyzer.type_of(sql, stream.schema))
+        types = self.analyzer.type_of
+        composed = compose(bound, lambda sql: types(sql, stream.schema), self.analyzer.fold)
         outputs = self.analyzer.output_schema(composed.composition, stream)
         return Plan(select, bound, composed, outputs)
 
@@ -299,6 +306,7 @@ class Engine:
         """allocate → publish: take a slot in a ring of the query's composition."""
         if start not in ("latest", "earliest"):
             raise EngineError(f"start {start} is not known", "use 'latest' or 'earliest'")
+        check_columns(spec, plan.outputs.names)
         with self._guard, self._manager.guard:
             name = name or self._free_name()
             if (known := self.registry.query(name)) is not None:
@@ -314,7 +322,9 @@ class Engine:
                     self._functions[slot] = given
                 # before the commit: no epoch may carry a slot whose results have no way out
                 self._manager.attach(ring.id, self.registry.query_by_slot(slot))
-                body = SlotSpec(slot, plan.composed.terms, plan.composed.window)
+                composed = plan.composed
+                body = SlotSpec(slot, composed.terms, composed.window, derived=composed.derived)
+                self._manager.expect(ring.id, body)
                 self.registry.publish(slot, dumps(body))
             seen = self._manager.has_seen_tuples(ring.id)
             self._manager.open(ring)
@@ -336,7 +346,7 @@ class Engine:
             number += 1
         return f"query_{number}"
 
-    def _sink(self, query: QueryRow) -> Sink | None:
+    def _sink(self, query: QueryRow) -> Sink | Share | None:
         """Where a query's results go; None is the workspace's result log."""
         spec = SinkSpec.loads(query.sink)
         if query.state == "quarantined":
@@ -345,14 +355,21 @@ class Engine:
             case "memory":
                 return self._memory.setdefault(query.slot, MemorySink(spec.limit))
             case "terminal":
-                return CallbackSink(lambda rows: self._terminal(query.name, rows))
+                return CallbackSink(lambda rows: self._terminal(query.name, rows), pooled=False)
             case "callback":
                 function = self._functions.get(query.slot)
                 return None if function is None else CallbackSink(function)
             case "results":
                 return None
+            case _ if spec.layout == "batch":
+                return Share(FileSink(str(spec.path), spec.kind), query.name)
             case _:
                 return FileSink(str(spec.path), spec.kind, f"{query.name}-{query.slot}")
+
+    def _condition(self, query: QueryRow) -> str | None:
+        """A query's WHERE as Spark SQL."""
+        where = bind(one_select(query.text).select, self.catalog).where
+        return None if where is None else render(where)
 
     def query(self, name: str) -> Query:
         """The running query of that name."""
@@ -375,6 +392,7 @@ class Engine:
             self._functions.pop(query.slot, None)
             self._memory.pop(query.slot, None)
             self._manager.detach(ring, query.slot)
+            self._outlets.subscribers.end(query.slot)
 
     def results(self, query: Query) -> pa.Table:
         """All rows kept for a query; see `Query.results`."""
@@ -387,28 +405,36 @@ class Engine:
             return pa.concat_tables(tables)
         return output_schema(ring).empty_table()
 
+    def subscribe(self, query: Query, limit: int = 10_000) -> Subscription:
+        """Results of a query as they come; see `Query.subscribe`."""
+        with self._guard:
+            if self.registry.query_by_slot(query.slot).dropped is not None:
+                raise EngineError(f"query {query.name} is dropped")
+            return self._outlets.subscribers.subscribe(query.slot, limit)
+
     def status_of(self, query: Query) -> QueryStatus:
         """State and counters of a query; see `Query.status`."""
         row = self.registry.query_by_slot(query.slot)
         ring = next(r for r in self.registry.rings() if r.id == row.ring)
         return query_status(row, ring, self._manager.is_open(ring.id))
 
-    def explain(self, text: str) -> str:
-        """How a SELECT would be run (or is run)."""
+    def explain(self, text: str, slot: int | None = None) -> str:
+        """How a SELECT would be run, or is run in a slot."""
         statement = one_select(text)
         try:
-            return self.explain_plan(self.plan(statement.select))
+            return self.explain_plan(self.plan(statement.select), slot)
         except QueryError as error:
             raise error.at(text) from None
 
-    def explain_plan(self, plan: Plan) -> str:
+    def explain_plan(self, plan: Plan, slot: int | None = None) -> str:
         """The text of EXPLAIN for a checked query."""
         composition = plan.composed.composition
         stream = readable(plan.bound.source.stream, self.workspace)
         ring = self._manager.find(composition)
-        sharing = None if ring is None else Sharing(ring.id, self.registry.count_queries(ring.id))
-        in_reader = runs_in_reader(composition, stream)
-        return explain_query(plan.bound, plan.composed, plan.outputs, in_reader, sharing)
+        terms = plan.composed.terms
+        sharing = None if ring is None else sharing_of(self.registry, ring.id, terms, slot)
+        place = self._manager.place(composition, stream)
+        return explain_query(plan.bound, plan.composed, plan.outputs, place, sharing)
 
     def disorder_of(self, query: Query) -> dict[str, Any]:
         """How the disorder of a query's stream is judged; see `Query.disorder`."""
@@ -462,6 +488,7 @@ class Engine:
             last.callback(self.registry.close)
             if self._owns_spark:
                 last.callback(self.spark.stop)
+            last.callback(self._outlets.subscribers.end_all)
             self._manager.stop()
 
 

@@ -20,6 +20,13 @@ from functools import reduce
 from typing import Any
 
 from penstock.control.disorder import Disorder, Rules
+from penstock.control.ordering import (
+    OrderFacts,
+    Ordering,
+    OrderRules,
+    merge_order_facts,
+    order_facts_from,
+)
 from penstock.kernels.delays import UNKNOWN_US, DelayFacts, facts_from, merge_facts
 from penstock.plan.codec import slot_from
 from penstock.plan.specs import Composition
@@ -45,6 +52,7 @@ class Report:
 
     facts: DelayFacts = field(default_factory=DelayFacts)
     sources: dict[str, DelayFacts] = field(default_factory=dict)
+    order: OrderFacts = field(default_factory=OrderFacts)
     late: dict[int, int] = field(default_factory=dict)
     lost: dict[int, int] = field(default_factory=dict)
     rows: dict[int, KeptRows] = field(default_factory=dict)
@@ -61,8 +69,10 @@ class RingEpochs:
     trust_us: int
     hold: bool  # bounded run: nothing is late until everything is read
     through: int = -1
+    last_version: int | None = None  # epochs carry no later one until the ring's plan can serve it
     flushing: bool = False
-    windows: tuple[int, int, int] = (-1, 0, 1_000)  # registry version, longest RANGE, least SLIDE
+    windows: tuple[int, int, int] = (-1, 0, 0)  # registry version, longest RANGE, least SLIDE
+    ordering: Ordering = field(default_factory=lambda: Ordering(OrderRules()))
     consumed: set[str] = field(default_factory=set)
     reports: dict[int, dict[int, Report]] = field(default_factory=lambda: defaultdict(dict))
     guard: threading.RLock = field(default_factory=threading.RLock)
@@ -101,11 +111,23 @@ class EpochKeeper:
             state.through, seen, punctuation_us = known
             state.disorder.restore(seen)
             state.disorder.hold_at(punctuation_us)
+            if "ordering" in seen:
+                state.ordering.restore(seen["ordering"])
         if (last := self._registry.last_epoch(state.ring)) is not None:
             state.disorder.hold_at(last.punctuation_us)
         if state.planner is not None and state.planner.remembers_items:
             state.consumed = self._registry.consumed(state.ring)
         self._rings[state.ring] = state
+
+    def freeze(self, ring: str) -> None:
+        """Let epochs stay at the present registry version until `thaw`."""
+        state = self._rings[ring]
+        if state.last_version is None:
+            state.last_version = self._registry.version
+
+    def thaw(self, ring: str) -> None:
+        if (state := self._rings.get(ring)) is not None:
+            state.last_version = None
 
     def close(self, ring: str) -> None:
         self._rings.pop(ring, None)
@@ -151,6 +173,8 @@ class EpochKeeper:
         disorder = state.disorder
         with self._registry.change():
             version = self._registry.version
+            if state.last_version is not None:
+                version = min(version, state.last_version)
             if disorder.event_us != UNKNOWN_US and state.composition.kind == "window":
                 since = 0 if last is None else last.version
                 self._registry.start_after(state.ring, since, version, disorder.event_us + 1)
@@ -184,6 +208,8 @@ class EpochKeeper:
             "clock_us": UNKNOWN_US if row.clock_us is None else row.clock_us,
             "newest": state.disorder.rules.newest,
             "sources": sources,
+            "order": state.ordering.order,
+            "prefix": state.ordering.prefix,
             "trust_us": work.get("trust_us", state.trust_us),
             "pieces": work.get("pieces", []),
         }
@@ -211,12 +237,14 @@ class EpochKeeper:
     def _windows(self, state: RingEpochs) -> tuple[int, int]:
         """The longest RANGE and the shortest SLIDE of all queries that ever were in a ring."""
         version = self._registry.version
-        if state.windows[0] != version:
-            rows = self._registry.queries(state.ring, dropped=True)
-            windows = [w for q in rows if q.spec and (w := slot_from(q.spec).window) is not None]
-            longest = max((w.range_us for w in windows), default=0)
-            state.windows = (version, longest, min((w.slide_us for w in windows), default=1_000))
-        return state.windows[1:]
+        since, longest, shortest = state.windows
+        if since != version and state.composition.kind == "window":
+            for spec in self._registry.specs_since(state.ring, since):
+                if (window := slot_from(spec).window) is not None:
+                    longest = max(longest, window.range_us)
+                    shortest = min(shortest or window.slide_us, window.slide_us)
+            state.windows = (version, longest, shortest)
+        return longest, shortest or 1_000
 
     def slots(self, ring: str, since: int, version: int) -> dict[str, Any]:
         """What changed between two versions."""
@@ -238,6 +266,7 @@ class EpochKeeper:
                 report = state.reports[message["number"]].setdefault(message["part"], Report())
                 report.facts = facts_from(message["facts"])
                 report.sources = {k: facts_from(f) for k, f in message["sources"].items()}
+                report.order = order_facts_from(message["order"])
                 report.late = {int(slot): n for slot, n in message["late"].items()}
                 report.lost = {int(slot): n for slot, n in message["lost"].items()}
                 # a task that was tried again may have had more the first time
@@ -258,6 +287,7 @@ class EpochKeeper:
                     late.update(report.late)
                     lost.update(report.lost)
                 whole = reduce(merge_facts, (r.facts for r in reports), DelayFacts())
+                state.ordering.observe(reduce(merge_order_facts, (r.order for r in reports)))
                 grain_us = self._windows(state)[1]
                 state.disorder.observe(whole, _merged(reports), self._clock_us(), grain_us)
                 state.through = number
@@ -266,7 +296,7 @@ class EpochKeeper:
                     self._save(state)
 
     def _save(self, state: RingEpochs) -> None:
-        seen = state.disorder.state()
+        seen = {**state.disorder.state(), "ordering": state.ordering.state()}
         punctuation_us = state.disorder.punctuation_us
         self._registry.set_progress(state.ring, state.through, seen, punctuation_us)
 
@@ -285,6 +315,13 @@ class EpochKeeper:
             return None
         with state.guard:
             return state.disorder.metrics()
+
+    def ordering(self, ring: str) -> dict[str, Any]:
+        """In which order a ring's attributes are looked up, and what that costs."""
+        if (state := self._rings.get(ring)) is None:
+            return {}
+        with state.guard:
+            return state.ordering.metrics()
 
 
 def _merged(reports: list[Report]) -> dict[str, DelayFacts]:

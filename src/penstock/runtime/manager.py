@@ -18,11 +18,13 @@ from penstock.control.disorder import Disorder, has_begun
 from penstock.errors import EngineError
 from penstock.plan.catalog import Stream
 from penstock.plan.codec import composition_from, dumps
-from penstock.plan.specs import Composition
+from penstock.plan.explain import Place
+from penstock.plan.specs import Composition, SlotSpec
 from penstock.runtime.companions import Companions
 from penstock.runtime.config import StageConfig
-from penstock.runtime.dispatch import Dispatcher, Sink
+from penstock.runtime.dispatch import Dispatcher, Outlets, Share, Sink
 from penstock.runtime.epochs import EpochKeeper, Report, RingEpochs
+from penstock.runtime.generations import ConditionOf, Generations
 from penstock.runtime.registry import QueryRow, Registry, RingRow
 from penstock.runtime.ring import Ring, first_cause
 from penstock.runtime.service import EpochServer
@@ -35,7 +37,7 @@ from penstock.schema import Schema, arrow_type
 
 MAX_RESTARTS = 5  # in a row, for failures that may pass; with growing pauses, 15 s in all
 
-SinkOf = Callable[[QueryRow], Sink | None]
+SinkOf = Callable[[QueryRow], Sink | Share | None]
 FindStream = Callable[[str], Stream | None]
 
 
@@ -50,6 +52,8 @@ class RingManager:
         settings: Callable[[], Settings],
         find_stream: FindStream,
         sink_of: SinkOf,
+        condition_of: ConditionOf,
+        outlets: Outlets,
         clock_us: Callable[[], int],
         bounded: bool,
     ) -> None:
@@ -59,6 +63,7 @@ class RingManager:
         self._settings = settings
         self._find_stream = find_stream
         self._sink_of = sink_of
+        self._outlets = outlets
         self._clock_us = clock_us
         self._bounded = bounded
         self.guard = threading.RLock()  # of the books; never held while Spark works
@@ -73,6 +78,7 @@ class RingManager:
             workspace, registry, lambda slot: registry.query_by_slot(slot).name
         )
         self._epochs = EpochKeeper(registry, self._keep_rows, self._parallelism, clock_us)
+        self._generations = Generations(registry, self._epochs, settings, condition_of)
         self._server = EpochServer(self._epochs.calls(), self._service_host())
         self._supervisor = threading.Thread(
             target=self._supervise, name="penstock-supervisor", daemon=True
@@ -127,6 +133,13 @@ class RingManager:
                 return ring
         return None
 
+    def place(self, composition: Composition, stream: Stream) -> Place:
+        """Where a query's predicates are evaluated, or would be in a ring of its own."""
+        row = self.find(composition)
+        if row is not None and row.id in self._rings:
+            return self._rings[row.id].place
+        return self._generations.first_place(composition, stream)
+
     def open(self, row: RingRow) -> None:
         """Make a ring ready to start; one whose DataFrame is not here yet has to wait."""
         found = self._find_stream(row.stream)
@@ -158,6 +171,7 @@ class RingManager:
             ),
             self._quarantine,
             lambda batch, rows: self._finish_batch(row.id, batch, rows),
+            self._outlets,
         )
         for query in self._registry.queries(row.id):
             dispatcher.attach(query.slot, self._sink_of(query))
@@ -189,7 +203,9 @@ class RingManager:
             if self._waiting or (self._bounded and not force) or self._stopped.is_set():
                 return
             before: Ring | None = None
-            for ring in [r for r in self._snapshot() if not r.started]:
+            for ring in self._snapshot():
+                if ring.started and not self._generations.is_due(ring):
+                    continue
                 if before is not None:
                     before.await_start()
                 try:
@@ -210,7 +226,10 @@ class RingManager:
             ],
         }
         frame = self._frames.get(ring.stream.name.lower())
-        ring.start(self._spark, frame, self._settings().trigger_ms, extra)
+        begin = ring.renew if ring.started else ring.start
+        generation = self._generations.next(ring)
+        begin(self._spark, frame, self._settings().trigger_ms, extra, generation)
+        self._generations.started(ring)
 
     def _recover(self, ring: Ring) -> bool:
         """Start a ring again that failed in passing; False if it has to be given up."""
@@ -224,7 +243,6 @@ class RingManager:
                 return False
             self._restarts[ring.id] = (tried + 1, ring.dispatcher.batches)
             self._stopped.wait(0.5 * 2**tried)
-            ring.stop()
             self._start(ring)
             return True
 
@@ -249,6 +267,7 @@ class RingManager:
     def _take(self, ring: str) -> Ring | None:
         """Strike a ring off the books; the caller stops it, outside the guard."""
         self._idle_since.pop(ring, None)
+        self._generations.forget(ring)
         self._epochs.close(ring)
         return self._rings.pop(ring, None)
 
@@ -266,6 +285,9 @@ class RingManager:
             if not self._recover(ring):
                 self._fail(ring, failure)
             return
+        if not self._bounded and self._generations.may_settle(ring):
+            with self._starting:
+                self._start(ring)
         with self.guard:
             idle_since = self._idle_since.get(ring.id, float("inf"))
         if time.monotonic() - idle_since > self._settings().idle_ring_s:
@@ -279,6 +301,11 @@ class RingManager:
             self._idle_since.pop(ring, None)
             if ring in self._rings:
                 self._rings[ring].dispatcher.attach(query.slot, self._sink_of(query))
+
+    def expect(self, ring: str, slot: SlotSpec) -> None:
+        """A slot is about to be published: `start_pending` makes sure that its ring serves it."""
+        if (running := self._rings.get(ring)) is not None:
+            self._generations.expect(running, slot)
 
     def detach(self, ring: str, slot: int) -> None:
         with self.guard:
@@ -407,11 +434,21 @@ class RingManager:
                     "stream": row.stream,
                     "queries": self._registry.count_queries(row.id),
                     "state": "waiting" if waiting else row.state,
-                    **({} if ring is None else ring.progress()),
+                    **({} if ring is None else ring.progress() | self._selection(ring)),
                     "error": row.error,
                 }
             )
         return found
+
+    def _selection(self, ring: Ring) -> dict[str, Any]:
+        """Who evaluates predicates, and in which order; derived attributes by their SQL."""
+        if ring.generation.native is not None:
+            return {"selection": ring.place, "ordering": None}
+        ordering = self._epochs.ordering(ring.id)
+        derived = (*ring.composition.derived, *ring.generation.derived)
+        texts = {a.name: a.sql for a in derived}
+        named = {k: [texts.get(n, n) for n in ordering[k]] for k in ("order", "cover")}
+        return {"selection": ring.place, "ordering": ordering | named}
 
     def stop(self) -> None:
         """Stop everything, whatever state Spark is in."""

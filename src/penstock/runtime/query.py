@@ -10,6 +10,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
     from penstock.runtime.registry import QueryRow, RingRow
+    from penstock.runtime.sinks.live import Subscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def query_status(query: QueryRow, ring: RingRow, is_open: bool) -> QueryStatus:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A continuous query: `results()`, `status`, `disorder`, `explain()`, `drop()`."""
+    """A query: `results()`, `subscribe()`, `status`, `disorder`, `explain()`, `drop()`."""
 
     engine: Engine
     slot: int
@@ -53,6 +54,26 @@ class Query:
         `sink='memory'`; results that went to a file sink, a function or the terminal are there.
         """
         return self.engine.results(self)
+
+    def subscribe(self, limit: int = 10_000) -> Subscription:
+        """Results from now on, as they come, besides those that the sink gets.
+
+        An iterator of Arrow tables that ends with the query or the engine. At most `limit` rows
+        wait to be taken: of a slow reader the oldest are dropped and counted in `missed`, and the
+        query goes on.
+
+        >>> from penstock import Engine
+        >>> from penstock.testing import ScriptedStream
+        >>> engine = Engine(spark)
+        >>> readings = ScriptedStream(engine, "Readings", "id INT, ts TIMESTAMP", event_time="ts")
+        >>> query = engine.register("SELECT id FROM Readings WHERE id > 1")
+        >>> with query.subscribe() as results:
+        ...     readings.push([{"id": 1, "ts": 0}, {"id": 2, "ts": 0}])
+        ...     results.get(timeout=60).to_pylist(), results.missed
+        ([{'id': 2}], 0)
+        >>> engine.stop()
+        """
+        return self.engine.subscribe(self, limit)
 
     @property
     def text(self) -> str:
@@ -69,7 +90,7 @@ class Query:
 
     def explain(self) -> str:
         """How the query is run: selection, windows, ring, with whom it shares."""
-        return self.engine.explain(self.text)
+        return self.engine.explain(self.text, self.slot)
 
     def drop(self) -> None:
         """Take the query out at the next micro-batch; nothing else notices."""

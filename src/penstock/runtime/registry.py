@@ -20,7 +20,7 @@ from penstock.control.disorder import inherited, nothing_seen
 from penstock.control.punctuation import NEVER_US
 from penstock.errors import WorkspaceError
 from penstock.plan.catalog import Stream
-from penstock.plan.codec import dumps, stream_from
+from penstock.plan.codec import canonical, dumps, stream_from
 
 FORMAT = 1
 
@@ -262,6 +262,17 @@ class Registry:
         sql = "SELECT count(*) FROM queries WHERE ring = ? AND dropped IS NULL"
         return int(self._rows(sql, ring)[0][0])
 
+    def count_specs(
+        self, ring: str, text: str, longer: str, besides: int | None
+    ) -> tuple[int, int]:
+        """Live queries of a ring, one slot aside, whose specs contain a text, and a longer one."""
+        sql = (
+            "SELECT count(*), coalesce(sum(instr(spec, ?) > 0), 0) FROM queries"
+            " WHERE ring = ? AND dropped IS NULL AND slot IS NOT ? AND instr(spec, ?) > 0"
+        )
+        found: tuple[int, int] = self._rows(sql, longer, ring, besides, text)[0]
+        return found
+
     def query(self, name: str) -> QueryRow | None:
         sql = f"SELECT {_QUERY} FROM queries WHERE name = ? AND dropped IS NULL"
         rows = self._rows(sql, name)
@@ -294,12 +305,30 @@ class Registry:
             )
             return version
 
+    def specs_since(self, ring: str, version: int) -> list[str]:
+        """Specs of all queries that came to a ring after a version, dropped ones too."""
+        sql = "SELECT spec FROM queries WHERE ring = ? AND added > ?"
+        return [r[0] for r in self._rows(sql, ring, max(0, version))]
+
+    def derived_of(self, ring: str) -> list[str]:
+        """Attributes that Spark derives for the slots that a micro-batch of a ring may still have.
+
+        One that was cut short is run again with the slots it had.
+        """
+        last = self.last_epoch(ring)
+        sql = (
+            "SELECT DISTINCT d.value FROM queries q, json_each(nullif(q.spec, ''), '$.derived') d"
+            " WHERE q.ring = ? AND q.added > 0 AND (q.dropped IS NULL OR q.dropped > ?)"
+            " ORDER BY 1"
+        )
+        return [r[0] for r in self._rows(sql, ring, 0 if last is None else last.version)]
+
     def start_after(self, ring: str, since: int, version: int, from_us: int) -> None:
         """New window queries report only windows that begin at or after an event time."""
         sql = "SELECT slot, spec FROM queries WHERE ring = ? AND added > ? AND added <= ?"
         with self.change() as db:
             for slot, spec in self._rows(sql, ring, since, version):
-                text = json.dumps({**json.loads(spec), "from_us": from_us})
+                text = canonical({**json.loads(spec), "from_us": from_us})
                 db.execute("UPDATE queries SET spec = ? WHERE slot = ?", (text, slot))
 
     def drop_query(self, slot: int) -> int:

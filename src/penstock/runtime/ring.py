@@ -13,8 +13,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import EngineError
 from penstock.plan.catalog import Stream
+from penstock.plan.explain import Place
 from penstock.plan.specs import Composition
-from penstock.runtime.compile import ring_frame
+from penstock.runtime.compile import Generation, ring_frame, runs_in_reader
 from penstock.runtime.config import StageConfig
 from penstock.runtime.dispatch import Dispatcher
 from penstock.runtime.session import ring_settings
@@ -47,6 +48,21 @@ class Ring:
         self._checkpoint = checkpoint
         self._query: StreamingQuery | None = None
         self._stopping = False
+        self._changing = threading.RLock()  # while one generation follows another
+        self.generation = Generation()
+
+    def renew(
+        self,
+        spark: SparkSession,
+        frame: DataFrame | None,
+        trigger_ms: int,
+        settings: dict[str, str],
+        generation: Generation,
+    ) -> None:
+        """Go on from the checkpoint with another plan; a micro-batch cut short is run again."""
+        with self._changing:
+            self.stop()
+            self.start(spark, frame, trigger_ms, settings, generation)
 
     def start(
         self,
@@ -54,10 +70,13 @@ class Ring:
         frame: DataFrame | None,
         trigger_ms: int,
         settings: dict[str, str],
+        generation: Generation,
     ) -> None:
         session = spark if frame is None else frame.sparkSession
         with ring_settings(session, settings):
-            results = ring_frame(session, self.composition, self.stream, self._config, frame)
+            results = ring_frame(
+                session, self.composition, self.stream, self._config, frame, generation
+            )
             self._query = (
                 results.writeStream.queryName(f"penstock-{self.id}")
                 .outputMode("append")
@@ -67,6 +86,7 @@ class Ring:
                 .start()
             )
             self._stopping = False
+            self.generation = generation
 
     def await_start(self) -> None:
         """Wait, not for long, until the sources' planners run.
@@ -79,6 +99,13 @@ class Ring:
             if not query.status["message"].startswith("Initializing"):
                 return
             time.sleep(0.05)
+
+    @property
+    def place(self) -> Place:
+        """Where the queries' predicates are evaluated."""
+        if self.generation.native is not None:
+            return "spark"
+        return "reader" if runs_in_reader(self.composition, self.stream) else "stage"
 
     @property
     def started(self) -> bool:
@@ -115,9 +142,20 @@ class Ring:
 
     def await_idle(self, deadline: float) -> None:
         """Wait until Spark has found nothing left to do; raise if the ring fails or time is up."""
-        query = self._query
-        if query is None:
-            raise EngineError(f"ring {self.id} has not started", "leave engine.together() first")
+        while True:
+            with self._changing:
+                query = self._query
+            if query is None:
+                hint = "leave engine.together() first"
+                raise EngineError(f"ring {self.id} has not started", hint)
+            problem = self._process_all(query, deadline)
+            with self._changing:
+                if query is self._query:
+                    break
+        if problem is not None:
+            raise EngineError(f"ring {self.id} failed: {problem}")
+
+    def _process_all(self, query: StreamingQuery, deadline: float) -> str | None:
         done = threading.Event()
         problem: list[str] = []
 
@@ -134,8 +172,7 @@ class Ring:
         threading.Thread(target=wait, name=f"penstock-idle-{self.id}", daemon=True).start()
         if not done.wait(max(0.0, deadline - time.monotonic())):
             raise EngineError(f"ring {self.id} is still busy", "give await_idle a longer timeout")
-        if problem:
-            raise EngineError(f"ring {self.id} failed: {problem[0]}")
+        return problem[0] if problem else None
 
     def stop(self) -> None:
         self._stopping = True

@@ -19,15 +19,20 @@ class Settings:
 
     trigger_ms: pause between micro-batches. parallelism: tasks per micro-batch (None: all cores).
     idle_ring_s: how long a ring without queries is kept warm. results_bytes: per ring, for queries
-    without a sink. state_store: where windows are kept, rocksdb (any size) or memory (quicker, on
-    the heap; both are in the checkpoint). cores, memory: of a Spark that the engine starts itself.
+    without a sink. sink_patience_s: how long a micro-batch waits for a sink before it quarantines
+    the query. state_store: where windows are kept, rocksdb (any size) or memory (quicker, on the
+    heap; both are in the checkpoint). native_queries: up to so many selections of tuples that Spark
+    reads or computes are evaluated in Spark's own code (0: never). cores, memory: of a Spark that
+    the engine starts itself.
     """
 
     trigger_ms: int = 200
     parallelism: int | None = None
     idle_ring_s: float = 300.0
     results_bytes: int = 1024**3
+    sink_patience_s: float = 30.0
     state_store: str = "rocksdb"
+    native_queries: int = 4
     cores: int | None = None
     memory: str = "4g"
 
@@ -40,7 +45,8 @@ class Settings:
         return result
 
 
-_USER_NAMES = {"trigger": "trigger_ms"}
+_USER_NAMES = {"trigger": "trigger_ms", "sink_patience": "sink_patience_s"}
+_SECONDS = ("idle_ring_s", "sink_patience_s")
 
 
 def _field(key: str) -> str:
@@ -54,8 +60,9 @@ def _field(key: str) -> str:
 
 def _value(key: str, value: OptionValue) -> OptionValue:
     name = _field(key)
-    if name == "trigger_ms" and isinstance(value, str) and not value.isdigit():
-        return max(1, parse_duration_us(value, key) // 1000)
+    if name in _USER_NAMES.values() and isinstance(value, str) and not value.isdigit():
+        value_us = parse_duration_us(value, key)
+        value = value_us / 1_000_000 if name in _SECONDS else max(1, value_us // 1000)
     if name == "memory":
         return str(value)
     if name == "state_store":
@@ -64,9 +71,9 @@ def _value(key: str, value: OptionValue) -> OptionValue:
             raise PenstockError(f"state store {value} is not known", hint)
         return value
     try:
-        number = float(value) if name == "idle_ring_s" else int(value)
+        number = float(value) if name in _SECONDS else int(value)
     except ValueError:
         raise PenstockError(f"{key} = {value} is not a number", f"write {key} = 10") from None
-    if number <= 0:
+    if number < 0 or (number == 0 and name != "native_queries"):
         raise PenstockError(f"{key} = {value} is not positive", f"write {key} = 10")
     return number

@@ -74,8 +74,8 @@ def show_queries(engine: Engine) -> Table:
 
 def show_rings(engine: Engine) -> Table:
     columns = (
-        "ring", "kind", "stream", "queries", "state", "batch", "batch_ms", "rows_per_s",
-        "state_rows", "error",
+        "ring", "kind", "stream", "queries", "selection", "state", "batch", "batch_ms",
+        "rows_per_s", "state_rows", "error",
     )  # fmt: skip
     rows = [tuple(_short(ring.get(c)) for c in columns) for ring in engine.rings()]
     return columns, rows

@@ -8,7 +8,7 @@ it can. What it saw (delays, late tuples) goes to the engine in one report per t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.control.disorder import OTHERS, SOURCES
+from penstock.control.ordering import OrderFacts, merge_order_facts
+from penstock.control.ordering import plain as plain_order
 from penstock.control.punctuation import NEVER_US
 from penstock.kernels.delays import (
     UNKNOWN_US,
@@ -26,7 +28,7 @@ from penstock.kernels.delays import (
     merge_facts,
     plain,
 )
-from penstock.kernels.selection import Matches, Selection, build_selection, select
+from penstock.kernels.selection import Matches, Selection, select
 from penstock.kernels.windows import LatePairs, expand, preaggregate
 from penstock.plan.catalog import Stream
 from penstock.plan.codec import composition_from, slot_from, stream_from
@@ -39,6 +41,10 @@ from penstock.schema import arrow_type
 END = pa.timestamp("us", tz="UTC")
 _ROW = "__row"
 
+# rows that are looked at closely to find a better order of attributes, by the terms they cost
+_SAMPLE_TERMS = 2_000_000
+_MOST_SAMPLED, _LEAST_SAMPLED = 256, 8
+_FEW_SIGNATURES = 256  # are told with every report, more only when they change
 ROWS_PER_CALL = 10_000  # a bad record has at most 10,000 characters: 100 MB at the worst
 Reread = Callable[[list[str]], Iterator[pa.RecordBatch]]
 
@@ -49,6 +55,7 @@ class TaskReport:
 
     facts: DelayFacts = field(default_factory=DelayFacts)
     sources: dict[str, DelayFacts] = field(default_factory=dict)
+    order: OrderFacts = field(default_factory=OrderFacts)
     late: dict[int, int] = field(default_factory=dict)
     lost: dict[int, int] = field(default_factory=dict)
     late_rows: list[pa.RecordBatch] = field(default_factory=list)
@@ -69,6 +76,7 @@ class TaskReport:
         seen = {
             "facts": plain(self.facts),
             "sources": {k: plain(f) for k, f in self.sources.items()},
+            "order": plain_order(self.order),
         }
         counts = {"late": self.late, "lost": self.lost, "pieces": position}
         ask(config.address, "report", {**whole, **seen, **counts})
@@ -90,25 +98,40 @@ def _ipc(batches: Sequence[pa.RecordBatch]) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Stage:
-    """A ring's first stage, compiled for one registry version."""
+    """A ring's first stage, at one registry version; `change` brings it to a later one."""
 
     composition: Composition
     stream: Stream
-    version: int
-    slots: tuple[SlotSpec, ...]
-    selection: Selection
     types: dict[str, str]
+    selection: Selection
+    version: int = 0
+    slots: list[SlotSpec] = field(default_factory=list)  # of a WINDOW ring: its windows, no terms
+    usage_told: int = -1  # version whose use of attributes the engine knows
 
-    @property
-    def predicate_columns(self) -> set[str]:
-        return {name for s in self.slots for term in s.terms for name, _ in term.sets}
+    @classmethod
+    def of(cls, composition: Composition, stream: Stream) -> Stage:
+        """A stage without slots."""
+        types = {f.name: f.type for f in stream.schema.fields}
+        types |= {a.name: a.type for a in composition.derived}
+        return cls(composition, stream, types, Selection(types))
+
+    def change(self, version: int, added: Sequence[SlotSpec], dropped: Sequence[int] = ()) -> None:
+        """Go on to another version; the work is that of what changed."""
+        for slot in added:
+            self.types.update({a.name: a.type for a in slot.derived})
+        if added or dropped:
+            self.selection.change(added, dropped)
+        if self.composition.kind == "window":
+            kept = {s.slot: s for s in self.slots} | {s.slot: replace(s, terms=()) for s in added}
+            self.slots = [kept[slot] for slot in self.selection.slot_numbers.tolist()]
+        self.version = version
 
     def columns(self) -> list[str]:
         """The stream columns that must be read for these slots, in the stream's order."""
         composition = self.composition
-        needed = self.predicate_columns | set(composition.shipped)
+        needed = set(self.selection.order) | set(composition.shipped)
         needed |= {p.argument for p in composition.partials if p.argument is not None}
         if composition.preaggregated:
             needed |= set(composition.keys)
@@ -129,8 +152,9 @@ class Stage:
         """The stage's output; fills `report`. `reread` yields the same rows with other columns."""
         if self.composition.kind == "select":
             for batch in batches:
-                report.facts = merge_facts(report.facts, self._seen(batch, epoch, report))
-                matches = select(self.selection, batch)
+                seen = progress_of(batch, self.stream, epoch, report)
+                report.facts = merge_facts(report.facts, seen)
+                matches = self._select(batch, epoch, report)
                 if len(matches.slots):
                     yield self._ship(batch, matches)
             return
@@ -145,18 +169,43 @@ class Stage:
         if late and reread is not None:
             self._keep_late(pa.Table.from_batches(late), report, reread)
 
-    def _seen(self, batch: pa.RecordBatch, epoch: dict[str, Any], report: TaskReport) -> DelayFacts:
-        """How far a selected stream has come: where later window queries may begin."""
-        if (event_time := self.stream.event_time) is None:
-            return DelayFacts(batch.num_rows)
-        clock_us = max(epoch["clock_us"], report.facts.clock_us)
-        ts_us, mask = _micros(batch, event_time), _valid(batch, event_time)
-        return disorder_facts(ts_us, mask, None, clock_us, epoch["trust_us"], NEVER_US)
+    def _select(self, batch: pa.RecordBatch, epoch: dict[str, Any], report: TaskReport) -> Matches:
+        """Match a batch, in the epoch's order of attributes, and note what a better one needs."""
+        selection = self.selection
+        selection.reorder(epoch["order"])
+        matches = select(selection, batch)
+        terms = selection.term_count
+        rows = min(_MOST_SAMPLED, max(_LEAST_SAMPLED, _SAMPLE_TERMS // max(1, terms)))
+        every = -(-batch.num_rows // rows)
+        if terms and every:
+            sample = batch.take(pa.array(np.arange(0, batch.num_rows, every)))
+            prefix = epoch["prefix"]
+            left = selection.survivors(sample, len(selection.order) if prefix is None else prefix)
+            seen = OrderFacts(
+                left.rows,
+                terms,
+                left.order,
+                left.after,
+                prefix,
+                left.candidates,
+                batch.num_rows,
+                matches.visits,
+                self._usage_to_tell(),
+            )
+            report.order = merge_order_facts(report.order, seen)
+        return matches
+
+    def _usage_to_tell(self) -> Mapping[frozenset[str], int]:
+        usage = self.selection.usage
+        if len(usage) > _FEW_SIGNATURES and self.usage_told == self.version:
+            return {}
+        self.usage_told = self.version
+        return dict(usage)
 
     def _ship(self, batch: pa.RecordBatch, matches: Matches) -> pa.RecordBatch:
         counts = np.diff(matches.offsets)
         kept = np.flatnonzero(counts)
-        ids = np.array([s.slot for s in self.slots], np.int32)[matches.slots]
+        ids = self.selection.slot_numbers.astype(np.int32)[matches.slots]
         offsets = np.concatenate([[0], np.cumsum(counts[kept])]).astype(np.int32)
         lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(ids))
         rows = batch.select(list(self.composition.shipped)).take(pa.array(kept))
@@ -177,7 +226,7 @@ class Stage:
         if sources is not None and self.composition.apart:
             closed_us = sources.closed_us(epoch["punctuation_us"])
         self._watch(batch, ts_us, mask, self._last_end(closed_us), sources, epoch, report)
-        matches = select(self.selection, batch)
+        matches = self._select(batch, epoch, report)
         if self.composition.preaggregated:
             rows = preaggregate(
                 batch,
@@ -197,7 +246,7 @@ class Stage:
         late = rows.late
         self._count(report.late, late.positions)
         self._count(report.lost, late.positions[late.lost])
-        slots = np.array([s.slot for s in self.slots], np.int64)[late.positions]
+        slots = self.selection.slot_numbers[late.positions]
         return self._shape(rows.batch, epoch), _late_columns(late, slots, ts_us, closed_us)
 
     def _last_end(self, closed_us: int | np.ndarray) -> int | np.ndarray:
@@ -245,9 +294,9 @@ class Stage:
 
     def _count(self, counts: dict[int, int], positions: np.ndarray) -> None:
         """Add to each slot's count how often its position occurs."""
-        found = np.bincount(positions, minlength=len(self.slots))
+        found = np.bincount(positions)
         for position in np.flatnonzero(found):
-            slot = self.slots[position].slot
+            slot = int(self.selection.slot_numbers[position])
             counts[slot] = counts.get(slot, 0) + int(found[position])
 
     def _shape(self, rows: pa.RecordBatch, epoch: dict[str, Any]) -> pa.RecordBatch:
@@ -296,6 +345,17 @@ class Stage:
             first += batch.num_rows
 
 
+def progress_of(
+    batch: pa.RecordBatch, stream: Stream, epoch: dict[str, Any], report: TaskReport
+) -> DelayFacts:
+    """How far a selected stream has come: where later window queries may begin."""
+    if (event_time := stream.event_time) is None:
+        return DelayFacts(batch.num_rows)
+    clock_us = max(epoch["clock_us"], report.facts.clock_us)
+    ts_us, mask = _micros(batch, event_time), _valid(batch, event_time)
+    return disorder_facts(ts_us, mask, None, clock_us, epoch["trust_us"], NEVER_US)
+
+
 def _micros(batch: pa.RecordBatch, column: str) -> np.ndarray:
     """Event times as int64 microseconds; NULL becomes 0 and is masked by the caller."""
     return batch.column(column).cast(pa.int64()).fill_null(0).to_numpy()
@@ -328,36 +388,17 @@ def _moved(late: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
     return late.set_column(0, _ROW, pc.add(late.column(_ROW), first_row))
 
 
-_known_slots: dict[str, tuple[int, dict[int, SlotSpec]]] = {}
 _stages: dict[str, Stage] = {}
 
 
 def stage_for(config: StageConfig, version: int) -> Stage:
     """The stage of a ring at a registry version; workers keep the last and fetch only changes."""
-    cached = _stages.get(config.ring)
-    if cached is not None and cached.version == version:
-        return cached
-    since, slots = _known_slots.get(config.ring, (0, {}))
-    if since > version:
-        since, slots = 0, {}
-    message = {"ring": config.ring, "since": since, "version": version}
-    changes = ask(config.address, "slots", message)
-    dropped = set(changes["dropped"])
-    slots = {k: v for k, v in slots.items() if k not in dropped}
-    slots |= {s.slot: s for s in map(slot_from, changes["added"])}
-    _known_slots[config.ring] = (version, slots)
-    if cached is not None and not changes["added"] and not dropped:
-        stage = replace(cached, version=version)
-    else:
-        stage = _compile(config, version, slots)
+    stage = _stages.pop(config.ring, None)  # comes back when it is whole again
+    if stage is None or stage.version > version:
+        stage = Stage.of(composition_from(config.composition), stream_from(config.stream))
+    if stage.version < version:
+        message = {"ring": config.ring, "since": stage.version, "version": version}
+        changes = ask(config.address, "slots", message)
+        stage.change(version, [slot_from(text) for text in changes["added"]], changes["dropped"])
     _stages[config.ring] = stage
     return stage
-
-
-def _compile(config: StageConfig, version: int, slots: dict[int, SlotSpec]) -> Stage:
-    composition, stream = composition_from(config.composition), stream_from(config.stream)
-    types = {f.name: f.type for f in stream.schema.fields}
-    types |= {a.name: a.type for a in composition.derived}
-    ordered = tuple(slots[k] for k in sorted(slots))
-    selection = build_selection(ordered, types)
-    return Stage(composition, stream, version, ordered, selection, types)

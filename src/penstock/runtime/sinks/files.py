@@ -1,15 +1,16 @@
-"""Result files, exactly once: one file per query and micro-batch, named by both.
+"""Result files, exactly once: one file per query and micro-batch, or one for all of a ring's.
 
-A replayed micro-batch has the same rows, so it replaces its own file; a file appears whole or not
-at all (written beside, flushed, renamed).
+They are named by query, ring and micro-batch. A replayed micro-batch has the same rows, so it
+replaces its own file; a file appears whole or not at all (written beside, flushed, renamed).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -29,24 +30,33 @@ def write_whole(path: Path, write: Callable[[Any], None]) -> None:
     os.replace(beside, path)
 
 
+@dataclass(frozen=True, slots=True)
 class FileSink:
-    def __init__(self, directory: str, format_: str, query: str) -> None:
-        self._directory = Path(directory)
-        self._format = format_
-        self._query = "".join(c if c.isalnum() or c in "-_" else "_" for c in query)
+    """Files of one query; of all queries of a ring that share them if `query` is None."""
+
+    directory: str
+    format: str
+    query: str | None = None
+    pooled: ClassVar[bool] = True
 
     def deliver(self, rows: pa.Table, ring: str, batch: int) -> None:
-        name = f"{self._query}-{ring}-{batch:08d}.{self._format}"
-        write_whole(self._directory / name, lambda out: self._write(rows, out))
+        name = f"{ring}-{batch:08d}.{self.format}"
+        if self.query is not None:
+            name = f"{_plain_name(self.query)}-{name}"
+        write_whole(Path(self.directory, name), lambda out: self._write(rows, out))
 
     def _write(self, rows: pa.Table, out: Any) -> None:
-        if self._format == "parquet":
+        if self.format == "parquet":
             pq.write_table(rows, out)
-        elif self._format == "csv":
+        elif self.format == "csv":
             pa_csv.write_csv(_flat(rows), out)
         else:
             for line in json_lines(rows):
                 out.write(line.encode() + b"\n")
+
+
+def _plain_name(query: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_" else "_" for c in query)
 
 
 def _flat(rows: pa.Table) -> pa.Table:

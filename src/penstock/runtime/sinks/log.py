@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.sinks.files import write_whole
+from penstock.runtime.sinks.matched import Matched
 
 DEFAULT_LIMIT_BYTES = 1024**3
 
@@ -23,8 +24,9 @@ class ResultLog:
         self._sizes = {p: p.stat().st_size for p in sorted(directory.glob("*.arrow"))}
         self._total = sum(self._sizes.values())
 
-    def append(self, batch: int, rows: pa.Table) -> None:
-        """Keep rows with their `__slots`; a replayed micro-batch replaces its own file."""
+    def append(self, batch: int, matched: Matched) -> None:
+        """Keep rows with their slots; a replayed micro-batch replaces its own file."""
+        rows = matched.rows.append_column("__slots", matched.slots)
 
         def write(out: object) -> None:
             with pa.ipc.new_file(out, rows.schema) as writer:
@@ -50,17 +52,14 @@ class ResultLog:
                 continue
             with source:
                 table = pa.ipc.open_file(source).read_all()
-                rows = rows_of_slot(table, slot)
+                rows = _rows_of(table.column("__slots"), slot)
                 if len(rows):
                     found.append(table.drop_columns(["__slots"]).take(pa.array(rows)))
         return found
 
 
-def rows_of_slot(table: pa.Table, slot: int) -> np.ndarray:
-    """Row numbers whose `__slots` list contains the slot."""
-    lists = table.column("__slots").combine_chunks()
-    if isinstance(lists, pa.ChunkedArray):
-        lists = lists.chunk(0) if lists.num_chunks else pa.array([], pa.list_(pa.int32()))
-    offsets = lists.offsets.to_numpy()
-    hits = np.flatnonzero(lists.flatten().to_numpy() == slot)
-    return np.searchsorted(offsets - offsets[0] if len(offsets) else offsets, hits, "right") - 1
+def _rows_of(lists: pa.ChunkedArray, slot: int) -> np.ndarray:
+    """Numbers of the rows whose list contains the slot."""
+    slots = lists.combine_chunks()
+    hits = np.flatnonzero(slots.values.to_numpy() == slot)
+    return np.searchsorted(slots.offsets.to_numpy(), hits, "right") - 1

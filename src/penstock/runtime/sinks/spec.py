@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,16 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.plan.catalog import OptionValue, did_you_mean
+from penstock.runtime.sinks.matched import QUERIES_COLUMN
 
 FILE_FORMATS = ("parquet", "json", "csv")
+LAYOUTS = ("query", "batch")
 _OPTIONS = {
     "results": (),
     "terminal": (),
     "memory": ("limit",),
     "callback": (),
-    **dict.fromkeys(FILE_FORMATS, ("path",)),
+    **dict.fromkeys(FILE_FORMATS, ("path", "layout")),
 }
 DEFAULT_LIMIT = 100_000
 
@@ -28,11 +30,15 @@ Callback = Callable[[pa.Table], Any]
 
 @dataclass(frozen=True, slots=True)
 class SinkSpec:
-    """`results` keeps rows in the workspace; `memory` the last `limit` rows in this process."""
+    """`results` keeps rows in the workspace; `memory` the last `limit` rows in this process.
+
+    layout of files: one per `query` and micro-batch, or one per `batch` for queries that share it.
+    """
 
     kind: str = "results"
     path: str | None = None
     limit: int = DEFAULT_LIMIT
+    layout: str = "query"
 
     def dumps(self) -> str:
         return json.dumps(asdict(self))
@@ -78,7 +84,18 @@ def sink_of(sink: str | Mapping[str, OptionValue] | Callback | None) -> SinkSpec
         path = str(Path(str(path)).expanduser().absolute())
         if Path(path).exists() and not Path(path).is_dir():
             raise PenstockError(f"{path} is a file", "a file sink writes a directory of files")
+    layout = str(options.get("layout", "query"))
+    if layout not in LAYOUTS:
+        hint = did_you_mean(layout, LAYOUTS, "layouts")
+        raise PenstockError(f"layout {layout} is not known", hint)
     limit = options.get("limit", DEFAULT_LIMIT)
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         raise PenstockError(f"limit = {limit} is not a number of rows", "write limit = 1000")
-    return SinkSpec(kind, None if path is None else str(path), limit)
+    return SinkSpec(kind, None if path is None else str(path), limit, layout)
+
+
+def check_columns(spec: SinkSpec, names: Collection[str]) -> None:
+    """Refuse result columns that the sink has a use of its own for."""
+    if spec.layout == "batch" and QUERIES_COLUMN in names:
+        hint = "name it otherwise, or write layout = 'query'"
+        raise PenstockError(f"files of layout batch have a column {QUERIES_COLUMN} already", hint)

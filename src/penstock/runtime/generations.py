@@ -1,0 +1,102 @@
+"""Which plan a ring runs now, and when another one has to take over.
+
+A slot that the running plan cannot serve (it needs an attribute that the plan does not derive, or
+the plan is made of other queries' conditions) waits, held back from the epochs, until the ring has
+gone on with a plan that can.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from penstock.control.mode import ModeFacts, becomes_native, is_native
+from penstock.plan.catalog import Stream
+from penstock.plan.explain import Place
+from penstock.plan.specs import Attribute, Composition, SlotSpec
+from penstock.runtime.compile import Generation, runs_in_reader
+from penstock.runtime.epochs import EpochKeeper
+from penstock.runtime.registry import QueryRow, Registry
+from penstock.runtime.ring import Ring
+from penstock.runtime.settings import Settings
+
+# The WHERE of a query as Spark SQL over its stream's columns; None without one.
+ConditionOf = Callable[[QueryRow], str | None]
+
+
+class Generations:
+    def __init__(
+        self,
+        registry: Registry,
+        epochs: EpochKeeper,
+        settings: Callable[[], Settings],
+        condition_of: ConditionOf,
+    ) -> None:
+        self._registry = registry
+        self._epochs = epochs
+        self._settings = settings
+        self._condition_of = condition_of
+        self._changed: dict[str, float] = {}  # when the last query came
+        self._left: Counter[str] = Counter()  # how often Spark's own code was left
+        self._outdated: set[str] = set()
+
+    def expect(self, ring: Ring, slot: SlotSpec) -> None:
+        """A slot is about to be published in a ring: hold it back if the plan cannot serve it."""
+        self._changed[ring.id] = time.monotonic()
+        if ring.started and not ring.generation.serves(slot):
+            self._epochs.freeze(ring.id)
+            self._outdated.add(ring.id)
+            self._left[ring.id] += ring.generation.native is not None
+
+    def is_due(self, ring: Ring) -> bool:
+        """Whether queries wait for another plan."""
+        return ring.id in self._outdated
+
+    def may_settle(self, ring: Ring) -> bool:
+        """Whether a ring's queries are few and have been the same for long enough."""
+        return ring.generation.native is None and becomes_native(self._facts_of(ring))
+
+    def next(self, ring: Ring) -> Generation:
+        """The plan to start a ring with."""
+        derived = [Attribute(**json.loads(text)) for text in self._registry.derived_of(ring.id)]
+        facts = self._facts_of(ring)
+        as_before = ring.generation.native is not None and not self.is_due(ring)
+        native = is_native(facts) if as_before or not ring.started else becomes_native(facts)
+        return Generation(tuple(derived), self._conditions(ring) if native else None)
+
+    def first_place(self, composition: Composition, stream: Stream) -> Place:
+        """Where the predicates of a new ring's only query are evaluated."""
+        if runs_in_reader(composition, stream):
+            return "reader"
+        return "spark" if is_native(self._facts(composition, stream, 1)) else "stage"
+
+    def started(self, ring: Ring) -> None:
+        """The ring runs the plan it was given: nobody waits any more."""
+        self._outdated.discard(ring.id)
+        self._epochs.thaw(ring.id)
+
+    def forget(self, ring: str) -> None:
+        self._outdated.discard(ring)
+        self._changed.pop(ring, None)
+        self._left.pop(ring, None)
+
+    def _facts_of(self, ring: Ring) -> ModeFacts:
+        count = self._registry.count_queries(ring.id)
+        return self._facts(ring.composition, ring.stream, count, ring.id)
+
+    def _facts(
+        self, composition: Composition, stream: Stream, queries: int, ring: str = ""
+    ) -> ModeFacts:
+        return ModeFacts(
+            composition.kind == "select" and not runs_in_reader(composition, stream),
+            queries,
+            self._settings().native_queries,
+            time.monotonic() - self._changed.get(ring, 0.0),
+            self._left[ring],
+        )
+
+    def _conditions(self, ring: Ring) -> tuple[tuple[int, str], ...]:
+        rows = self._registry.queries(ring.id)
+        return tuple((row.slot, self._condition_of(row) or "true") for row in rows)

@@ -1,0 +1,70 @@
+"""Result rows of one micro-batch, each once, with the slots of the queries that want it.
+
+A row that a thousand queries want stays one row here; a query's own rows are gathered only when its
+sink takes them. Who wants what is turned round, from slots by row to rows by slot, once for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+QUERIES_COLUMN = "_queries"
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    rows: pa.Table
+    slots: pa.ListArray  # of each row; offsets begin at 0
+
+
+def matched_rows(results: pa.Table, names: Sequence[str]) -> Matched:
+    """A ring's results under the users' names; window rows have one slot, tuples a list."""
+    results = results.combine_chunks()
+    if "__slot" in results.schema.names:
+        values = results.column("__slot").chunk(0).cast(pa.int32())
+        offsets = np.arange(results.num_rows + 1, dtype=np.int32)
+        rows = results.drop_columns(["__slot"])
+    else:
+        lists = results.column("__slots").chunk(0)
+        values = lists.flatten()
+        offsets = lists.offsets.to_numpy() - lists.offsets[0].as_py()
+        rows = results.drop_columns(["__slots"])
+    slots = pa.ListArray.from_arrays(pa.array(offsets), values)
+    return Matched(rows.rename_columns(list(names)), slots)
+
+
+def rows_by_slot(slots: pa.ListArray) -> dict[int, npt.NDArray[np.int64]]:
+    """Each slot's row numbers, ascending: one sort of slot and row as one number."""
+    rows = np.repeat(np.arange(len(slots)), np.diff(slots.offsets.to_numpy()))
+    pairs = np.sort((slots.values.to_numpy().astype(np.int64) << 32) | rows)
+    slot_of = pairs >> 32
+    starts = np.flatnonzero(np.diff(slot_of, prepend=-1))
+    parts = np.split(pairs & 0xFFFFFFFF, starts[1:])
+    return dict(zip(slot_of[starts].tolist(), parts, strict=True))
+
+
+def only(matched: Matched, slots: Collection[int]) -> Matched:
+    """The rows of some slots, each with the list of just those; no copy if these are all."""
+    values = matched.slots.values.to_numpy()
+    hits = np.isin(values, np.fromiter(slots, np.int32, len(slots)))
+    if hits.all():
+        return matched
+    offsets = np.concatenate([[0], np.cumsum(hits)])[matched.slots.offsets.to_numpy()]
+    kept = np.diff(offsets) > 0
+    ends = pa.array(np.concatenate([[0], offsets[1:][kept]]), pa.int32())
+    lists = pa.ListArray.from_arrays(ends, pa.array(values[hits]))
+    return Matched(matched.rows if kept.all() else matched.rows.filter(pa.array(kept)), lists)
+
+
+def with_queries(matched: Matched, names: Mapping[int, str]) -> pa.Table:
+    """The rows with a first column that lists the names of the queries; `names` has every slot."""
+    known = np.array(sorted(names), np.int32)
+    texts = pa.array([names[slot] for slot in known.tolist()], pa.string())
+    places = np.searchsorted(known, matched.slots.values.to_numpy())
+    lists = pa.ListArray.from_arrays(matched.slots.offsets, texts.take(pa.array(places)))
+    return matched.rows.add_column(0, QUERIES_COLUMN, lists)

@@ -1,0 +1,145 @@
+"""A ring that goes on with another plan: nothing is lost, nothing comes twice."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock import Engine
+from penstock.control import mode
+from penstock.runtime.query import Query
+from penstock.testing import ScriptedStream, quick_engine
+
+COLUMNS = "id BIGINT, name STRING"
+
+
+@pytest.fixture
+def engine(spark: SparkSession) -> Iterator[Engine]:
+    with quick_engine(spark) as made:
+        yield made
+
+
+@pytest.fixture
+def inbox(tmp_path: Path) -> Path:
+    (tmp_path / "inbox").mkdir()
+    return tmp_path / "inbox"
+
+
+def put(inbox: Path, number: int, rows: int = 100) -> None:
+    """Tuples number·rows …, each with a name of its number."""
+    ids = range(number * rows, (number + 1) * rows)
+    table = pa.table({"id": pa.array(ids, pa.int64()), "name": [f"N{i}" for i in ids]})
+    pq.write_table(table, inbox / f".{number}.tmp")
+    (inbox / f".{number}.tmp").rename(inbox / f"{number:05d}.parquet")
+
+
+def hand_over(engine: Engine, inbox: Path) -> None:
+    files = engine.spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1)
+    engine.stream("S", files.parquet(str(inbox)))
+
+
+def ids(query: Query) -> list[int]:
+    return sorted(query.results().column("id").to_pylist())
+
+
+def modes(engine: Engine) -> list[str]:
+    return [ring["selection"] for ring in engine.rings()]
+
+
+def test_queries_with_other_derived_attributes_share_a_ring_that_learns_to_derive_them(
+    engine: Engine,
+) -> None:
+    engine.execute("SET native_queries = 0")
+    stream = ScriptedStream(engine, "S", COLUMNS)
+    plain = engine.register("SELECT id FROM S WHERE name = 'n1'")
+    lower = engine.register("SELECT id FROM S WHERE lower(name) = 'n1'")
+    stream.push([{"id": 1, "name": "N1"}])
+    engine.await_idle()
+    length = engine.register("SELECT id FROM S WHERE char_length(name) = 2")
+    other = engine.register("SELECT id FROM S WHERE lower(name) = 'n2'")
+    stream.push([{"id": 2, "name": "N2"}, {"id": 3, "name": None}])
+    engine.await_idle()
+    assert len(engine.rings()) == 2  # one in the source's reader, one that Spark derives for
+    assert [ids(q) for q in (plain, lower, length, other)] == [[], [1], [2], [2]]
+    lower.drop()
+    stream.push([{"id": 4, "name": "n1"}])
+    engine.await_idle()
+    assert [ids(q) for q in (plain, length, other)] == [[4], [2, 4], [2]]
+
+
+def test_few_queries_run_in_sparks_own_code_and_change_over_as_they_grow(
+    engine: Engine, inbox: Path
+) -> None:
+    hand_over(engine, inbox)
+    with engine.together():
+        first = engine.register("SELECT id FROM S WHERE id < 250 AND char_length(name) < 4")
+        all_ = engine.register("SELECT id FROM S")
+    put(inbox, 0)
+    engine.await_idle()
+    assert modes(engine) == ["spark"]
+    assert "Spark's own code" in first.explain()
+    third = engine.register("SELECT id FROM S WHERE endswith(name, '3')")
+    assert modes(engine) == ["stage"]
+    put(inbox, 1)
+    engine.await_idle()
+    late = engine.register("SELECT id FROM S WHERE name = 'N250'")  # no other plan for this one
+    put(inbox, 2)
+    engine.await_idle()
+    assert ids(first) == list(range(100))
+    assert ids(all_) == list(range(300))
+    assert ids(third) == list(range(103, 300, 10))
+    assert ids(late) == [250]
+    assert len(engine.rings()) == 1
+
+
+def test_calm_queries_go_back_to_sparks_own_code_while_tuples_flow(
+    engine: Engine, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mode, "CALM_S", 0.5)
+    hand_over(engine, inbox)
+    queries = [engine.register("SELECT id FROM S WHERE id >= 0")]
+    done = threading.Event()
+
+    def feed() -> None:
+        number = 0
+        while not done.wait(0.2):
+            put(inbox, number)
+            number += 1
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    seen: list[str] = []
+    try:
+        deadline = time.monotonic() + 90
+        while seen.count("spark") < 3 and time.monotonic() < deadline:
+            if modes(engine) != seen[-1:]:
+                seen += modes(engine)
+            if seen[-1:] == ["spark"] and len(queries) < 3 and queries[-1].results().num_rows:
+                queries.append(engine.register("SELECT id FROM S WHERE id >= 0"))
+            time.sleep(0.1)
+    finally:
+        done.set()
+        feeder.join()
+    engine.await_idle()
+    assert seen[:5] == ["spark", "stage", "spark", "stage", "spark"]
+    last = 100 * len(list(inbox.iterdir())) - 1
+    for query in queries:
+        found = ids(query)
+        assert found == list(range(found[0], last + 1))
+
+
+def test_own_streams_with_derived_attributes_run_in_sparks_own_code_too(engine: Engine) -> None:
+    stream = ScriptedStream(engine, "S", COLUMNS + ", ts TIMESTAMP", event_time="ts")
+    query = engine.register("SELECT id FROM S WHERE lower(name) = 'a' OR lower(name) IS NULL")
+    stream.push([{"id": n, "name": name, "ts": n} for n, name in enumerate(["A", "b", None])])
+    engine.await_idle()
+    assert modes(engine) == ["spark"]
+    assert ids(query) == [0, 2]
+    assert engine.metrics()["streams"]["S"]["rows"] == 3
