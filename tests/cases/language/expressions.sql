@@ -23,8 +23,20 @@ SELECT a FROM s WHERE a IN (1, 'x', b+1) AND a NOT IN (2) AND b BETWEEN 1 AND 2 
 SELECT a FROM s WHERE a IS true AND b > 1 IS NOT UNKNOWN AND c IS NOT DISTINCT FROM d
 
 -- ok: LIKE in all its forms
--- is: SELECT a FROM s WHERE (a LIKE 'x%') AND NOT (b RLIKE '\\d') AND (c ILIKE ANY ('a', 'b')) AND NOT (d LIKE '!%' ESCAPE '!')
+-- is: SELECT a FROM s WHERE a LIKE 'x%' AND NOT (b RLIKE '\\d') AND (c ILIKE ANY ('a', 'b')) AND d NOT LIKE '!%' ESCAPE '!'
 SELECT a FROM s WHERE a like 'x%' AND b NOT RLIKE '\\d' AND c ilike any ('a','b') AND d NOT LIKE '!%' ESCAPE '!'
+
+-- ok: patterns and escapes of LIKE by their values
+-- is: SELECT a FROM s WHERE a LIKE '50\\%' AND a LIKE '50\\%' AND b LIKE 'x' AND c LIKE concat(d, '%') AND (upper(e) LIKE f) = g AND (a = b) LIKE 'true'
+SELECT a FROM s WHERE a LIKE '50\%' AND a LIKE '50\\%' AND b LIKE "x" ESCAPE '\\' AND c LIKE concat(d, '%') AND (UPPER(e) LIKE f) = g AND a = b LIKE 'true'
+
+-- ok: an aggregate as a pattern is no quantifier
+-- is: SELECT a FROM s GROUP BY a HAVING max(a) LIKE (max(b)) AND max(a) LIKE (any(b)) AND (max(a) LIKE ANY ('x'))
+SELECT a FROM s GROUP BY a HAVING max(a) LIKE max(b) AND max(a) LIKE (any(b)) AND max(a) LIKE any('x')
+
+-- ok: prefixes
+-- is: SELECT a FROM s WHERE startswith(a, 'x') AND NOT startswith(lower(b), c) AND startswith(a, b, c)
+SELECT a FROM s WHERE StartsWith(a, 'x') AND NOT startswith( lower(b), c ) AND startswith(a, b, c)
 
 -- ok: numbers as Spark types them
 -- is: SELECT 5, -5, 1.50, 0.5, 5BD, 1000.0D, -1.5D, 0.01D, 99999999999999999999BD, 10L, (- 10L), 150BD, 1.5F FROM s
@@ -137,6 +149,12 @@ SELECT a -- one
 FROM s /* two
 three */ WHERE a > 1 AND
 	b > 2 c
+
+-- fail 1:41: something is missing at b
+SELECT a FROM s WHERE a LIKE 'x' ESCAPE b
+
+-- fail 1:25: something is missing at LIKE
+SELECT a FROM s WHERE a LIKE
 
 -- fail 1:25: unexpected ::
 SELECT a FROM s WHERE a ::

@@ -21,6 +21,28 @@ SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE WATTR ts]
 SELECT id FROM Sensors WHERE id + 1 > 5;
 SELECT id FROM Sensors WHERE id + 1 < 100
 
+-- share: other derived values, as long as none of them can fail
+SELECT id FROM Sensors WHERE upper(room) = 'HALL';
+SELECT id FROM Sensors WHERE lower(room) LIKE 'h%';
+SELECT id FROM Sensors WHERE room LIKE '%a_l' AND temp > 3
+
+-- share: prefixes are ranges, patterns without wildcards are constants
+SELECT id FROM Sensors WHERE room = 'hall';
+SELECT id FROM Sensors WHERE room LIKE 'ha%';
+SELECT id FROM Sensors WHERE room NOT LIKE 'ha!%' ESCAPE '!' OR room LIKE '%';
+SELECT id FROM Sensors WHERE startswith(room, 'ha')
+
+-- share: what has no columns is a constant
+SELECT id FROM Sensors WHERE temp > 200;
+SELECT id FROM Sensors WHERE temp > 2 * 100;
+SELECT id FROM Sensors WHERE temp IN (double('NaN'), 3) OR 2 * 100 = 200;
+SELECT id FROM Sensors WHERE ts > timestamp'2024-01-01' + INTERVAL 1 HOUR
+
+-- share: a key is computed anyway
+SELECT upper(room) AS r, count(*) AS n FROM Sensors [NOW] GROUP BY upper(room);
+SELECT upper(room) AS r, count(*) AS n FROM Sensors [NOW] WHERE upper(room) > 'H' GROUP BY upper(room);
+SELECT upper(room) AS r, count(*) AS n FROM Sensors [NOW] WHERE lower(room) > 'h' GROUP BY upper(room)
+
 -- share: the same drop ratio per source in other windows
 SELECT room, count(*) AS n FROM Sensors [RANGE 1 MINUTE DRATIO 1% PER id] GROUP BY room;
 SELECT room, count(*) AS n FROM Sensors S [DRATIO 1.0 % PER S.ID NOW] WHERE temp > 3 GROUP BY room
@@ -44,10 +66,11 @@ SELECT id FROM Sensors;
 SELECT id FROM Doors;
 SELECT id FROM Sensors.late
 
--- apart: another derived value
+-- apart: a derived value that cannot fail, others that can
 SELECT id FROM Sensors WHERE temp > 5;
+SELECT id FROM Sensors WHERE upper(room) = 'HALL';
 SELECT id FROM Sensors WHERE id + 1 > 5;
-SELECT id FROM Sensors WHERE upper(room) = 'HALL'
+SELECT id FROM Sensors WHERE 1 / id > 5
 
 -- apart: other groups or aggregates
 SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE];
