@@ -48,7 +48,7 @@ BYTES = _array(types.uint8)
 WORDS = _array(types.uint64)
 WORD_ROWS = _array(types.uint64, 2)
 BYTE_ROWS = _array(types.uint8, 2)
-CHANGED_WORDS = _array(types.uint64, readonly=False)
+CHANGED_WORD_ROWS = _array(types.uint64, 2, readonly=False)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

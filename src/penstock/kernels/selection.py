@@ -42,7 +42,7 @@ from penstock.kernels.jit import (
 from penstock.kernels.tiles import Layout, TermRows, Tiles
 from penstock.plan.specs import SlotSpec, Term
 
-TOGETHER = 3  # attributes that are combined before the next look whether any bit is left
+TOGETHER = 5  # attributes that are combined before the next look whether any bit is left
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,7 @@ class Selection:
         self._places: dict[int, list[int]] = {}  # of each slot's terms
         self._signatures: Counter[frozenset[str]] = Counter()
         self._tiles = Tiles()
+        self._several: set[int] = set()  # slots with more than one term
         self._layout: Layout | None = None
         self.slot_numbers = np.empty(0, np.int64)  # ascending; `Matches` speaks of positions here
 
@@ -123,18 +124,21 @@ class Selection:
     def change(self, added: Sequence[SlotSpec], dropped: Collection[int] = ()) -> None:
         """Add and drop slots; the work is that of the change, unless most of the slots are new."""
         self._layout = None
-        self._drop([slot for slot in dropped if slot in self._places])
+        gone = [slot for slot in dropped if slot in self._places]
+        self._drop(gone)
         terms = [(slot.slot, term) for slot in added for term in slot.terms]
         self._learn(term for _, term in terms)
         rows = TermRows.of([slot for slot, _ in terms], [self._rows(term) for _, term in terms])
         for slot in added:
             self._places[slot.slot] = []
+        self._several |= {slot.slot for slot in added if len(slot.terms) > 1}
         if len(terms) > self._tiles.term_count:
             self._rebuild(rows)
         else:
             self._add(rows, self._tiles.add(rows, self._bins))
             self._rebin(rows)
-        self.slot_numbers = np.array(sorted(self._places), np.int64)
+        left = np.setdiff1d(self.slot_numbers, gone, assume_unique=True)
+        self.slot_numbers = np.union1d(left, [slot.slot for slot in added]).astype(np.int64)
 
     @property
     def _bins(self) -> list[Bins]:
@@ -153,6 +157,7 @@ class Selection:
                 for name in used:
                     self._attributes[name].users -= 1
                 self._tiles.drop(place)
+        self._several.difference_update(slots)
         self._signatures += Counter()  # without zeros
 
     def _learn(self, terms: Iterable[Term]) -> None:
@@ -243,20 +248,20 @@ class Selection:
                 [numbers[name] for name in self.order],
                 [a.bins.exact for a in self._attributes.values()],
                 self.slot_numbers,
-                [slot for slot, places in self._places.items() if len(places) > 1],
+                np.array(sorted(self._several), np.int64),
             )
         return self._layout
 
     def _read(self, batch: pa.RecordBatch) -> tuple[Ints, Flags, Bytes]:
-        """Keys, validity and buckets of a batch, by attribute; attributes of no use stay empty."""
+        """Keys and validity by attribute, buckets by row; attributes of no use stay empty."""
         shape = max(1, len(self._attributes)), batch.num_rows
         keys, valid = np.zeros(shape, np.int64), np.zeros(shape, np.bool_)
-        buckets = np.zeros(shape, np.uint8)
+        buckets = np.zeros(shape[::-1], np.uint8)
         for name, attribute in self._attributes.items():
             if attribute.users:
                 found, present = attribute.domain.keys(batch.column(name))
                 keys[attribute.number], valid[attribute.number] = found, present
-                buckets[attribute.number] = find_buckets(attribute.bins, found, present)
+                buckets[:, attribute.number] = find_buckets(attribute.bins, found, present)
         return keys, valid, buckets
 
 
@@ -272,7 +277,7 @@ def build_selection(
 def select(selection: Selection, batch: pa.RecordBatch, together: int = TOGETHER) -> Matches:
     """Match every row of a batch with all slots.
 
-    `together`: how many attributes (up to 3) are combined between two looks whether any term is
+    `together`: how many attributes (up to 5) are combined between two looks whether any term is
     left; the paper looks after each.
     """
     offsets, slots, visits = selection.match(batch, together)

@@ -15,13 +15,14 @@ from penstock.kernels.binning import BUCKETS, NULL_BUCKET, Bins, find_buckets
 from penstock.kernels.domains import Relabelling
 from penstock.kernels.jit import (
     BYTE_ROWS,
-    CHANGED_WORDS,
+    CHANGED_WORD_ROWS,
     FLAG_ROWS,
     FLAGS,
     INT,
     INT_ROWS,
     INTS,
     SMALL_INTS,
+    WORD_ROWS,
     WORDS,
     Bytes,
     Flags,
@@ -34,7 +35,6 @@ from penstock.kernels.jit import (
 
 TILE = 1024
 _WORDS = TILE // 64
-_MAP = BUCKETS * _WORDS  # words of one map
 _BLOCK = 1024  # rows that pass over a tile while its maps are in the cache
 
 
@@ -91,8 +91,8 @@ class Layout:
 
     attributes: Ints  # in use, in order
     visit_offsets: Ints  # by tile
-    visit_attributes: Ints
-    visit_bases: Ints  # where the map begins
+    visit_attributes: Words  # unsigned, as whatever is an index in the innermost loops
+    visit_bases: Words  # where the map's bitmaps begin
     visit_exact: Flags  # no predicate begins or ends inside a bucket
     summary: Words  # by attribute in use, bucket: a bit per tile
     positions: SmallInts  # by place: of the slot; ~position if the slot has several terms
@@ -110,10 +110,10 @@ class Tiles:
         self._spans = np.empty((0, 2), np.int64)  # by place: the term's rows
         self._rows = np.empty((0, 4), np.int64)
         self._row_count = 0
-        self._live = np.empty(0, np.uint64)
+        self._live = np.empty((0, _WORDS), np.uint64)
         self._map_count = 0
-        self._maps = np.empty(0, np.uint64)
-        self._borders = np.empty(0, np.uint64)
+        self._maps = np.empty((0, _WORDS), np.uint64)  # a bitmap for each bucket of each map
+        self._borders = np.empty((0, _WORDS), np.uint64)
         self._bases = np.empty((0, 0), np.int64)  # by tile and attribute; -1 without
         self._free: list[int] = []
 
@@ -150,8 +150,8 @@ class Tiles:
         for attribute in np.unique(terms.rows[:, 0]):
             used_in = np.unique(of_rows[terms.rows[:, 0] == attribute] // TILE)
             self._need_maps(int(attribute), used_in, len(bins))
-        words, bits = places >> 6, np.uint64(1) << (places & 63).astype(np.uint64)
-        np.bitwise_or.at(self._live, words, bits)
+        bits = np.uint64(1) << (places & 63).astype(np.uint64)
+        np.bitwise_or.at(self._live, (places // TILE, places % TILE // 64), bits)
         for attribute in range(self._bases.shape[1]):
             mine = terms.rows[:, 0] == attribute
             self._put(attribute, bins[attribute], places, of_rows[mine], terms.rows[mine])
@@ -161,7 +161,7 @@ class Tiles:
         """Forget a term: clear its bits."""
         tile, bit = divmod(place, TILE)
         _clear(self._maps, self._borders, self._bases[tile], bit)
-        self._live[place >> 6] &= ~(np.uint64(1) << np.uint64(place & 63))
+        self._live[tile, bit >> 6] &= ~(np.uint64(1) << np.uint64(bit & 63))
         self._slots[place] = -1
         self._free.append(place)
         self.term_count -= 1
@@ -178,8 +178,8 @@ class Tiles:
         """Make an attribute's maps for other buckets."""
         for tile in np.flatnonzero(self._bases[:, attribute] >= 0):
             base = self._bases[tile, attribute]
-            self._maps[base : base + _MAP] = 0
-            self._borders[base : base + _MAP] = 0
+            self._maps[base : base + BUCKETS] = 0
+            self._borders[base : base + BUCKETS] = 0
         terms, places = self.terms(), np.flatnonzero(self._slots >= 0)
         of_rows = np.repeat(places, np.diff(terms.offsets))
         mine = terms.rows[:, 0] == attribute
@@ -196,7 +196,7 @@ class Tiles:
             end = self._tile_count * TILE
             self._slots = _grown(self._slots, end, -1)
             self._spans = _grown(self._spans, end)
-            self._live = _grown(self._live, end // 64)
+            self._live = _grown(self._live, self._tile_count)
             self._bases = _grown(self._bases, self._tile_count, -1)
             self._free += range(end - 1, first + missing - 1, -1)
         self.term_count += count
@@ -227,13 +227,12 @@ class Tiles:
             more = attribute_count - self._bases.shape[1]
             self._bases = np.pad(self._bases, ((0, 0), (0, more)), constant_values=-1)
         new = [tile for tile in tiles if self._bases[tile, attribute] < 0]
-        size = (self._map_count + len(new)) * _MAP
+        size = (self._map_count + len(new)) * BUCKETS
         self._maps, self._borders = _grown(self._maps, size), _grown(self._borders, size)
         for tile in new:
-            base = self._map_count * _MAP
+            base = self._map_count * BUCKETS
             self._bases[tile, attribute] = base
-            live = self._live[tile * _WORDS : (tile + 1) * _WORDS]
-            self._maps[base : base + _MAP] = np.tile(live, BUCKETS)
+            self._maps[base : base + BUCKETS] = self._live[tile]
             self._map_count += 1
 
     def _put(self, attribute: int, bins: Bins, places: Ints, of_rows: Ints, rows: Ints) -> None:
@@ -261,7 +260,7 @@ class Tiles:
         )
 
     def layout(
-        self, order: Sequence[int], exact: Sequence[bool], slot_numbers: Ints, several: list[int]
+        self, order: Sequence[int], exact: Sequence[bool], slot_numbers: Ints, several: Ints
     ) -> Layout:
         attributes = np.array(order, np.int64)
         bases = np.ascontiguousarray(self._bases[: self._tile_count][:, attributes])
@@ -269,12 +268,12 @@ class Tiles:
         offsets = np.searchsorted(tiles, np.arange(self._tile_count + 1))
         visited = attributes[at]
         positions = np.searchsorted(slot_numbers, self._slots).astype(np.int32)
-        multiple = np.isin(self._slots, np.array(several, np.int64))
+        multiple = np.isin(self._slots, several)
         return Layout(
             attributes,
             offsets.astype(np.int64),
-            visited,
-            bases[tiles, at],
+            visited.astype(np.uint64),
+            bases[tiles, at].astype(np.uint64),
             np.array(exact, np.bool_)[visited],
             _summarise(self._maps, bases.ravel(), self._tile_count, attributes.size),
             np.where(multiple, ~positions, positions),
@@ -305,6 +304,7 @@ class Tiles:
             self._spans,
             self._rows,
             together,
+            _WORDS,
         )
 
     def survivors(self, layout: Layout, buckets: Bytes, prefix: int) -> tuple[Ints, Ints]:
@@ -350,19 +350,19 @@ def _alike(terms: TermRows, bins: Sequence[Bins]) -> Ints:
 
 @inner
 def _set(maps: Words, at: int, bit: int) -> None:
-    maps[at + (bit >> 6)] |= np.uint64(1) << np.uint64(bit & 63)
+    maps[at, bit >> 6] |= np.uint64(1) << np.uint64(bit & 63)
 
 
-@kernel(CHANGED_WORDS, INTS, INTS)
+@kernel(CHANGED_WORD_ROWS, INTS, INTS)
 def _put_everywhere(maps: Words, bases: Ints, places: Ints) -> None:
     for place in places:
         base, bit = bases[place // TILE], place % TILE
         if base >= 0:
             for bucket in range(BUCKETS):
-                _set(maps, base + bucket * _WORDS, bit)
+                _set(maps, base + bucket, bit)
 
 
-@kernel(CHANGED_WORDS, CHANGED_WORDS, INTS, INTS, INT_ROWS, FLAG_ROWS)
+@kernel(CHANGED_WORD_ROWS, CHANGED_WORD_ROWS, INTS, INTS, INT_ROWS, FLAG_ROWS)
 def _put_predicates(
     maps: Words, borders: Words, bases: Ints, places: Ints, buckets: Ints, flags: Flags
 ) -> None:
@@ -370,42 +370,42 @@ def _put_predicates(
     for i in range(places.size):
         base, bit = bases[places[i] // TILE], places[i] % TILE
         if flags[1, i]:
-            _set(maps, base + NULL_BUCKET * _WORDS, bit)
+            _set(maps, base + NULL_BUCKET, bit)
         if flags[0, i]:
             continue
         for bucket in range(buckets[0, i], buckets[1, i] + 1):
-            _set(maps, base + bucket * _WORDS, bit)
+            _set(maps, base + bucket, bit)
         if flags[2, i]:
-            _set(borders, base + buckets[0, i] * _WORDS, bit)
+            _set(borders, base + buckets[0, i], bit)
         if flags[3, i]:
-            _set(borders, base + buckets[1, i] * _WORDS, bit)
+            _set(borders, base + buckets[1, i], bit)
 
 
-@kernel(CHANGED_WORDS, CHANGED_WORDS, INTS, INT)
+@kernel(CHANGED_WORD_ROWS, CHANGED_WORD_ROWS, INTS, INT)
 def _clear(maps: Words, borders: Words, bases: Ints, bit: int) -> None:
     others = ~(np.uint64(1) << np.uint64(bit & 63))
     for base in bases:
         if base >= 0:
-            for at in range(base + (bit >> 6), base + _MAP, _WORDS):
-                maps[at] &= others
-                borders[at] &= others
+            for at in range(base, base + BUCKETS):
+                maps[at, bit >> 6] &= others
+                borders[at, bit >> 6] &= others
 
 
-@kernel(WORDS, INTS, INT, INT)
+@kernel(WORD_ROWS, INTS, INT, INT)
 def _summarise(maps: Words, bases: Ints, tile_count: int, attribute_count: int) -> Words:
     """By attribute and bucket a bit for each tile: some term of it may hold there."""
     width = (tile_count + 63) // 64
-    summary = np.zeros(attribute_count * BUCKETS * width, np.uint64)
+    summary = np.zeros((attribute_count * BUCKETS, width), np.uint64)
     for tile in range(tile_count):
         for attribute in range(attribute_count):
             base = bases[tile * attribute_count + attribute]
             for bucket in range(BUCKETS):
                 some = np.uint64(1) if base < 0 else np.uint64(0)
                 if base >= 0:
-                    for word in range(base + bucket * _WORDS, base + (bucket + 1) * _WORDS):
-                        some |= maps[word]
+                    for w in range(_WORDS):
+                        some |= maps[base + bucket, w]
                 if some != 0:
-                    _set(summary, (attribute * BUCKETS + bucket) * width, tile)
+                    _set(summary, attribute * BUCKETS + bucket, tile)
     return summary
 
 
@@ -444,17 +444,18 @@ def _holds(keys: Ints, valid: Flags, row: int, rows: Ints, first: int, end: int)
     INT,
     INTS,
     INTS,
-    INTS,
-    INTS,
-    FLAGS,
     WORDS,
+    WORDS,
+    FLAGS,
+    WORD_ROWS,
     SMALL_INTS,
     INT,
-    WORDS,
-    WORDS,
-    WORDS,
+    WORD_ROWS,
+    WORD_ROWS,
+    WORD_ROWS,
     INT_ROWS,
     INT_ROWS,
+    INT,
     INT,
 )
 def _match_rows(
@@ -464,8 +465,8 @@ def _match_rows(
     tile_count: int,
     attributes: Ints,
     visit_offsets: Ints,
-    visit_attributes: Ints,
-    visit_bases: Ints,
+    visit_attributes: Words,
+    visit_bases: Words,
     visit_exact: Flags,
     summary: Words,
     positions: SmallInts,
@@ -476,15 +477,18 @@ def _match_rows(
     spans: Ints,
     rows: Ints,
     together: int,
+    words: int,
 ) -> tuple[Ints, SmallInts, int]:
+    """`words`: of a bitmap; as a constant it would keep the loops from being vectorised."""
     row_count = keys.shape[1]
     width = (tile_count + 63) // 64
     wanted = np.empty((_BLOCK, width), np.uint64)  # tiles that a row has to look at
     result = np.empty(_WORDS, np.uint64)
+    at = np.empty(attributes.size, np.uint64)  # the row's bitmaps in a tile
     pair_rows = np.empty(4 * TILE, np.int32)
-    pair_slots = np.empty(4 * TILE, np.int32)
+    pair_terms = np.empty(4 * TILE, np.int32)
     place = np.empty(_BLOCK + 1, np.int64)
-    last_row = np.full(slot_count, -1, np.int64)  # of slots with several terms: written for it
+    last_row = np.full(slot_count, -1, np.int64)  # of slots with several terms
     offsets = np.zeros(row_count + 1, np.int64)
     slots = np.empty(max(row_count, 1024), np.int32)
     used = 0
@@ -497,10 +501,9 @@ def _match_rows(
                     wanted[i, w] = ~np.uint64(0)
             for a in range(attributes.size):
                 for i in range(count):
-                    bucket = np.int64(buckets[attributes[a], start + i])
-                    at = (a * BUCKETS + bucket) * width
+                    bucket = np.int64(buckets[start + i, attributes[a]])
                     for w in range(width):
-                        wanted[i, w] &= summary[at + w]
+                        wanted[i, w] &= summary[a * BUCKETS + bucket, w]
         pairs = 0
         for tile in range(tile_count):
             begin, end = visit_offsets[tile], visit_offsets[tile + 1]
@@ -510,25 +513,22 @@ def _match_rows(
                     continue
                 row = start + i
                 some = np.uint64(0)
-                for w in range(_WORDS):
-                    result[w] = live[tile * _WORDS + w]
-                    some |= result[w]
-                visit = begin
-                while visit < end and some != 0:
-                    last = min(visit + together, end) - 1
-                    second, third = min(visit + 1, last), last
-                    a = visit_bases[visit] + _WORDS * np.int64(
-                        buckets[visit_attributes[visit], row]
-                    )
-                    b = visit_bases[second] + _WORDS * np.int64(
-                        buckets[visit_attributes[second], row]
-                    )
-                    c = visit_bases[third] + _WORDS * np.int64(
-                        buckets[visit_attributes[third], row]
-                    )
+                for w in range(words):
+                    result[w] = live[tile, w]
+                    some |= live[tile, w]
+                for visit in range(begin, end):
+                    bucket = np.uint64(buckets[row, visit_attributes[visit]])
+                    at[visit - begin] = visit_bases[visit] + bucket
+                visit = 0
+                while visit < end - begin and some != 0:
+                    last = min(visit + together, end - begin) - 1
+                    a, b = at[visit], at[min(visit + 1, last)]
+                    c, d = at[min(visit + 2, last)], at[min(visit + 3, last)]
+                    e = at[last]
                     some = np.uint64(0)
-                    for w in range(_WORDS):
-                        word = result[w] & maps[a + w] & maps[b + w] & maps[c + w]
+                    for w in range(words):
+                        left = maps[a, w] & maps[b, w] & maps[c, w] & maps[d, w] & maps[e, w]
+                        word = result[w] & left
                         result[w] = word
                         some |= word
                     visits += last + 1 - visit
@@ -539,35 +539,37 @@ def _match_rows(
                     more_rows = np.empty(2 * pair_rows.size, np.int32)
                     more_rows[:pairs] = pair_rows[:pairs]
                     pair_rows = more_rows
-                    more_slots = np.empty(2 * pair_slots.size, np.int32)
-                    more_slots[:pairs] = pair_slots[:pairs]
-                    pair_slots = more_slots
+                    more_terms = np.empty(2 * pair_terms.size, np.int32)
+                    more_terms[:pairs] = pair_terms[:pairs]
+                    pair_terms = more_terms
                 for w in range(_WORDS):
                     word = result[w]
                     if word == 0:
                         continue
-                    unsure = np.uint64(0)
-                    for visit in range(begin, end):
-                        if not visit_exact[visit]:
-                            bucket = np.int64(buckets[visit_attributes[visit], row])
-                            unsure |= borders[visit_bases[visit] + bucket * _WORDS + w]
+                    unsure = ~np.uint64(0)
+                    if word & (word - np.uint64(1)):  # for a single bit it would not pay
+                        unsure = np.uint64(0)
+                        for visit in range(begin, end):
+                            if not visit_exact[visit]:
+                                unsure |= borders[at[visit - begin], w]
                     while word != 0:
                         lowest = word & (~word + np.uint64(1))
-                        word ^= lowest
                         term = tile * TILE + 64 * w + _place_of(lowest)
-                        if lowest & unsure and not _holds(
-                            keys, valid, row, rows, spans[term, 0], spans[term, 1]
-                        ):
-                            continue
-                        position = positions[term]
-                        if position < 0:
-                            position = ~position
-                            if last_row[position] == row:
-                                continue
-                            last_row[position] = row
                         pair_rows[pairs] = i
-                        pair_slots[pairs] = position
+                        pair_terms[pairs] = ~term if lowest & unsure else term
                         pairs += 1
+                        word ^= lowest
+        # a loop of its own, so that its many cache misses overlap
+        candidates, pairs = pairs, 0
+        for p in range(candidates):
+            row, term = start + pair_rows[p], np.int64(pair_terms[p])
+            if term < 0:
+                term = ~term
+                if not _holds(keys, valid, row, rows, spans[term, 0], spans[term, 1]):
+                    continue
+            pair_rows[pairs] = pair_rows[p]
+            pair_terms[pairs] = positions[term]
+            pairs += 1
         # the pairs come tile by tile: bring them into the order of rows
         if used + pairs > slots.size:
             grown = np.empty(2 * slots.size + pairs, np.int32)
@@ -582,9 +584,22 @@ def _match_rows(
             place[i + 1] += place[i]
             offsets[start + i + 1] = place[i + 1]
         for p in range(pairs):
-            slots[place[pair_rows[p]]] = pair_slots[p]
+            slots[place[pair_rows[p]]] = pair_terms[p]
             place[pair_rows[p]] += 1
-        used += pairs
+        begin = used
+        for row in range(start, start + count):
+            end = offsets[row + 1]
+            for p in range(begin, end):
+                position = slots[p]
+                if position < 0:
+                    position = ~position
+                    if last_row[position] == row:
+                        continue
+                    last_row[position] = row
+                slots[used] = position
+                used += 1
+            begin = end
+            offsets[row + 1] = used
     return offsets, slots[:used].copy(), visits
 
 
@@ -601,7 +616,7 @@ def _count_bits(word: np.uint64) -> np.int64:
     return np.int64((octets * _ONES) >> np.uint64(56))
 
 
-@kernel(BYTE_ROWS, INT, INTS, INTS, WORDS, WORDS, INT)
+@kernel(BYTE_ROWS, INT, INTS, INTS, WORD_ROWS, WORD_ROWS, INT)
 def _survivors(
     buckets: Bytes,
     tile_count: int,
@@ -614,22 +629,22 @@ def _survivors(
     count = attributes.size
     after, candidates = np.zeros(count, np.int64), np.zeros(count, np.int64)
     result = np.empty(_WORDS, np.uint64)
-    for row in range(buckets.shape[1]):
+    for row in range(buckets.shape[0]):
         for tile in range(tile_count):
             for w in range(_WORDS):
-                result[w] = live[tile * _WORDS + w]
+                result[w] = live[tile, w]
             for a in range(count):
                 if a == prefix:
                     for other in range(prefix, count):
                         base = bases[tile * count + other]
-                        at = base + _WORDS * np.int64(buckets[attributes[other], row])
+                        at = base + np.int64(buckets[row, attributes[other]])
                         for w in range(_WORDS):
-                            word = result[w] if base < 0 else result[w] & maps[at + w]
+                            word = result[w] if base < 0 else result[w] & maps[at, w]
                             candidates[other] += _count_bits(word)
                 base = bases[tile * count + a]
-                at = base + _WORDS * np.int64(buckets[attributes[a], row])
+                at = base + np.int64(buckets[row, attributes[a]])
                 for w in range(_WORDS):
                     if base >= 0:
-                        result[w] &= maps[at + w]
+                        result[w] &= maps[at, w]
                     after[a] += _count_bits(result[w])
     return after, candidates

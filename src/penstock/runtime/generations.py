@@ -56,7 +56,9 @@ class Generations:
 
     def may_settle(self, ring: Ring) -> bool:
         """Whether a ring's queries are few and have been the same for long enough."""
-        return ring.generation.native is None and becomes_native(self._facts_of(ring))
+        if ring.place != "stage" or ring.composition.kind != "select":
+            return False  # without counting, for this is asked all the time
+        return becomes_native(self._facts_of(ring))
 
     def next(self, ring: Ring) -> Generation:
         """The plan to start a ring with."""

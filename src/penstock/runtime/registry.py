@@ -38,6 +38,8 @@ CREATE TABLE IF NOT EXISTS queries (
   lost INTEGER NOT NULL DEFAULT 0);
 CREATE UNIQUE INDEX IF NOT EXISTS live_names ON queries (name) WHERE dropped IS NULL;
 CREATE INDEX IF NOT EXISTS slots_by_ring ON queries (ring, added, dropped);
+CREATE INDEX IF NOT EXISTS live_by_ring ON queries (ring) WHERE dropped IS NULL;
+CREATE INDEX IF NOT EXISTS dropped_by_ring ON queries (ring, dropped) WHERE dropped IS NOT NULL;
 CREATE TABLE IF NOT EXISTS epochs (
   ring TEXT NOT NULL, number INTEGER NOT NULL, version INTEGER NOT NULL,
   punctuation_us INTEGER NOT NULL, clock_us INTEGER, work TEXT NOT NULL,
