@@ -166,7 +166,7 @@ def test_thousands_of_terms_in_several_tiles_agree_with_the_twin_while_they_come
         rows.append({n: None if random_.random() < 0.05 else v for n, v in row.items()})
     columns = [to_arrow([row[n] for row in rows], types[n]) for n in types]
     batch = pa.RecordBatch.from_arrays(columns, list(types))
-    live = {s.slot: s for s in thousands(random_, 2500)}
+    live = {s.slot: s for s in thousands(random_, 3000)}
     selection = build_selection(list(live.values()), types)
     for step in range(6):
         slots = [live[k] for k in sorted(live)]
@@ -181,9 +181,9 @@ def test_a_slot_whose_terms_lie_in_several_tiles_matches_a_row_once() -> None:
     def below(name: str, bound: int) -> Term:
         return Term(((name, only(Interval(None, False, bound, False))),))
 
-    slots = [SlotSpec(n, (below("a", n), below("b", n), below("a", n + 1))) for n in range(1100)]
-    values = list(range(0, 1100, 50))
-    rows = [{"a": value, "b": 1000 - value} for value in values]
+    slots = [SlotSpec(n, (below("a", n), below("b", n), below("a", n + 1))) for n in range(2200)]
+    values = list(range(0, 2200, 100))
+    rows = [{"a": value, "b": 2000 - value} for value in values]
     batch = pa.RecordBatch.from_pylist(rows)
     selection = build_selection(slots, {"a": "bigint", "b": "bigint"})
     assert per_row(select(selection, batch)) == reference.select(slots, rows)
@@ -206,13 +206,13 @@ def test_strings_that_come_one_by_one_into_the_same_gap_get_new_labels_when_room
 
 def test_a_drop_leaves_no_trace_and_its_room_is_used_again() -> None:
     selection = build_selection(
-        thousands(random.Random(1), 1100),
+        thousands(random.Random(1), 2200),
         dict.fromkeys("ids", "int") | {"d": "double", "s": "string"},
     )
     size = selection.nbytes
     for step in range(20):
-        selection.change(thousands(random.Random(step), 50, 2000 + 50 * step))
-        selection.change([], range(2000 + 50 * step, 2050 + 50 * step))
+        selection.change(thousands(random.Random(step), 50, 9000 + 50 * step))
+        selection.change([], range(9000 + 50 * step, 9050 + 50 * step))
     assert selection.nbytes <= 2 * size
     selection.change([], selection.slot_numbers.tolist())
     assert selection.term_count == 0

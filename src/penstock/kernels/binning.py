@@ -15,7 +15,7 @@ import numpy as np
 from penstock.kernels.columns import INT64_MAX, INT64_MIN
 from penstock.kernels.jit import BYTES, FLAGS, INT, INTS, Bytes, Flags, Ints, kernel
 
-BUCKETS = 128
+BUCKETS = 96
 NULL_BUCKET = BUCKETS - 1
 _MOST_EDGES = BUCKETS - 2
 _CELLS = 2048

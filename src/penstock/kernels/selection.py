@@ -6,8 +6,8 @@ not use the attribute. A row's result bitmap is the AND of one bitmap per attrib
 is zero the row costs no further look-up. Equality and ranges cost the same.
 
 What goes beyond the paper, whose bitmaps grow with the square of the number of queries:
-- Terms lie in tiles of 1,024: the bitmaps of a tile stay in the cache while a block of rows passes.
-- There are at most 128 buckets, so bitmaps grow with the number of terms only. Where a predicate
+- Terms lie in tiles of 2,048: the bitmaps of a tile stay in the cache while a block of rows passes.
+- There are at most 96 buckets, so bitmaps grow with the number of terms only. Where a predicate
   begins or ends inside a bucket, the bitmap of borders says so, and the few terms that are left and
   have a border there are compared with the row itself.
 - A tile has bitmaps only for attributes that its terms use. A summary over the tiles, one bit each,

@@ -1,6 +1,6 @@
-"""Bitmaps of terms in tiles of 1,024, and the kernels that read them; see `selection`.
+"""Bitmaps of terms in tiles of 2,048, and the kernels that read them; see `selection`.
 
-A term has a place, tile · 1,024 + bit. A tile has one map for each attribute that its terms use: a
+A term has a place, tile · 2,048 + bit. A tile has one map for each attribute that its terms use: a
 bitmap per bucket of the terms that may hold there, and one of those that begin or end inside it.
 """
 
@@ -33,7 +33,7 @@ from penstock.kernels.jit import (
     kernel,
 )
 
-TILE = 1024
+TILE = 2048
 _WORDS = TILE // 64
 _BLOCK = 1024  # rows that pass over a tile while its maps are in the cache
 
