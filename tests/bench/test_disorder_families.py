@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from penstock.bench.disorder.families import FAMILIES, bounded_normal, family
-from penstock.bench.disorder.traces import TRACES, NotHere, flights
+from penstock.bench.disorder.traces import TRACES, flights
+from penstock.bench.real_data import NotHere
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -103,7 +103,7 @@ def run_penstock(
 ) -> Outcome:
     rows = [Rows() for _ in queries]
     with scratch() as directory, Engine(spark, directory / "workspace") as engine:
-        inbox = _first_file(files, directory)
+        inbox = first_file(files, directory)
         engine.execute(
             f"CREATE STREAM S ({COLUMNS}) WITH (source = 'file', format = 'parquet', "
             f"path = '{inbox}', max_files_per_batch = {files_per_batch}, event_time = 'ts', "
@@ -115,7 +115,7 @@ def run_penstock(
                 engine.register(query.text, sink=sink)
         engine.await_idle(_TIMEOUT_S)
         ready, used = time.perf_counter(), cpu_seconds()
-        _other_files(files, inbox)
+        other_files(files, inbox)
         engine.await_idle(_TIMEOUT_S)
         return _outcome(begin, ready, used, rows)
 
@@ -130,7 +130,7 @@ def run_native(
     """The queries as one StreamingQuery each, all at the same time."""
     rows = [Rows() for _ in queries]
     with scratch() as directory, session_settings(spark, NATIVE_STORES[store]):
-        inbox = _first_file(files, directory)
+        inbox = first_file(files, directory)
         begin = time.perf_counter()
         running = []
         try:
@@ -141,7 +141,7 @@ def run_native(
                 running.append(writer.option("checkpointLocation", checkpoint).start())
             _process_all(running)
             ready, used = time.perf_counter(), cpu_seconds()
-            _other_files(files, inbox)
+            other_files(files, inbox)
             _process_all(running)
             return _outcome(begin, ready, used, rows)
         finally:
@@ -149,7 +149,7 @@ def run_native(
                 streaming.stop()
 
 
-def _first_file(files: Path, directory: Path) -> Path:
+def first_file(files: Path, directory: Path) -> Path:
     inbox = directory / "inbox"
     inbox.mkdir()
     first = min(files.iterdir())
@@ -157,7 +157,7 @@ def _first_file(files: Path, directory: Path) -> Path:
     return inbox
 
 
-def _other_files(files: Path, inbox: Path) -> None:
+def other_files(files: Path, inbox: Path) -> None:
     for file in sorted(files.iterdir())[1:]:
         os.link(file, inbox / file.name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -30,21 +31,45 @@ def cpu_seconds() -> float | None:
 
     Other programs on the machine stretch wall time but hardly this.
     """
+    family = _family()
+    if family is None:
+        return None
+    ticks = sum(sum(map(int, fields[11:15])) for fields in family.values())  # with ended children
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def python_memory_mb() -> tuple[float, float] | None:
+    """Memory of this process without its JVM, and of the largest Python worker; None off Linux."""
+    family = _family()
+    if family is None:
+        return None
+    page_mb = os.sysconf("SC_PAGE_SIZE") / 2**20
+    pages = {pid: int(fields[21]) for pid, fields in family.items() if not _is_jvm(pid)}
+    own = pages.pop(os.getpid())
+    return own * page_mb, max(pages.values(), default=0) * page_mb
+
+
+def _family() -> dict[int, list[str]] | None:
+    """This process and all that come from it, with what the system says of each."""
     if not Path("/proc/self/stat").exists():
         return None
-    parents, ticks = {}, {}
+    found: dict[int, list[str]] = {}
     for directory in Path("/proc").iterdir():
         if directory.name.isdigit():
-            try:
-                fields = (directory / "stat").read_text().rpartition(")")[2].split()
-            except OSError:  # it has ended
-                continue
-            parents[int(directory.name)] = int(fields[1])
-            ticks[int(directory.name)] = sum(map(int, fields[11:15]))  # with children waited for
+            with suppress(OSError):  # it has ended
+                text = (directory / "stat").read_text()
+                found[int(directory.name)] = text.rpartition(")")[2].split()
     family = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+    while more := {pid for pid, fields in found.items() if int(fields[1]) in family} - family:
         family |= more
-    return sum(ticks[pid] for pid in family if pid in ticks) / os.sysconf("SC_CLK_TCK")
+    return {pid: found[pid] for pid in family if pid in found}
+
+
+def _is_jvm(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip() == "java"
+    except OSError:
+        return True
 
 
 def _processor() -> str:

@@ -517,8 +517,8 @@ def _match_rows(
                     result[w] = live[tile, w]
                     some |= live[tile, w]
                 for visit in range(begin, end):
-                    bucket = np.uint64(buckets[row, visit_attributes[visit]])
-                    at[visit - begin] = visit_bases[visit] + bucket
+                    own_bucket = np.uint64(buckets[row, visit_attributes[visit]])
+                    at[visit - begin] = visit_bases[visit] + own_bucket
                 visit = 0
                 while visit < end - begin and some != 0:
                     last = min(visit + together, end - begin) - 1

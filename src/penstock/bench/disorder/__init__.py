@@ -17,8 +17,9 @@ from penstock.bench.disorder import contest, on_spark, paper, parts
 from penstock.bench.disorder.families import FAMILIES, HARD, bounded_normal
 from penstock.bench.disorder.following import following
 from penstock.bench.disorder.speed import kernel_rows
-from penstock.bench.disorder.traces import TRACES, NotHere
+from penstock.bench.disorder.traces import TRACES
 from penstock.bench.machine import machine
+from penstock.bench.real_data import NotHere
 from penstock.bench.report import Report, Value
 
 Row = dict[str, Value]

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from penstock.bench.disorder.contest import TARGET
 from penstock.bench.disorder.traces import TRACES
-from penstock.bench.report import Value
-
-Rows = Sequence[Mapping[str, Value]]
+from penstock.bench.drawing import Rows, empty_figure, numbers, write_plots
 
 # one look for an estimator in all plots
 LOOKS = {
@@ -28,18 +24,10 @@ LOOKS = {
     "fixed_tuples": {"color": "#999933", "marker": "*"},
 }
 PAPER = ("max", "normal", "quantile")
-_DOTS_PER_INCH = 80
 
 
 def draw_all(series: Mapping[str, Rows], directory: Path) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    for name, rows in series.items():
-        if rows:
-            _write_csv(directory / f"{name}.csv", rows)
-    with mpl.rc_context({"font.size": 9, "axes.grid": True, "grid.alpha": 0.3}):
-        for name, figure in _figures(series).items():
-            path = directory / f"{name}.png"
-            figure.savefig(path, dpi=_DOTS_PER_INCH, pil_kwargs={"optimize": True})
+    write_plots(series, _figures, directory)
 
 
 def _figures(series: Mapping[str, Rows]) -> dict[str, Figure]:
@@ -56,31 +44,6 @@ def _figures(series: Mapping[str, Rows]) -> dict[str, Figure]:
     return figures
 
 
-def _write_csv(path: Path, rows: Rows) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(
-            file,
-            [key for key in rows[0] if key != "experiment"],
-            extrasaction="ignore",
-            lineterminator="\n",
-        )
-        writer.writeheader()
-        writer.writerows({key: _short(value) for key, value in row.items()} for row in rows)
-
-
-def _short(value: Value) -> Value:
-    return float(f"{value:.6g}") if isinstance(value, float) else value
-
-
-def _figure(columns: int, width: float = 9.0, height: float = 3.6) -> tuple[Figure, Any]:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots(1, columns, squeeze=False)[0]
-
-
-def _column(rows: Rows, name: str) -> list[float]:
-    return [float(row[name] or 0) for row in rows]
-
-
 def _line(axes: Any, xs: Sequence[float], ys: Sequence[float], estimator: str, **more: Any) -> None:
     look = LOOKS[estimator] | {"markersize": 4, "linewidth": 1.2, "label": estimator} | more
     axes.plot(xs, ys, **look)
@@ -88,11 +51,11 @@ def _line(axes: Any, xs: Sequence[float], ys: Sequence[float], estimator: str, *
 
 def _drop_ratio(grid: Rows) -> Figure:
     """One allowed ratio each: lines by σ would lie on one another, so the range over all σ."""
-    ratios = list(dict.fromkeys(_column(grid, "ratio")))
-    figure, all_axes = _figure(len(ratios), 2.2 * len(ratios) + 1)
+    ratios = list(dict.fromkeys(numbers(grid, "ratio")))
+    figure, all_axes = empty_figure(len(ratios), 2.2 * len(ratios) + 1)
     for axes, ratio in zip(all_axes, ratios, strict=True):
         cells = [row for row in grid if row["ratio"] == ratio]
-        bounds = list(dict.fromkeys(_column(cells, "bound_s")))
+        bounds = list(dict.fromkeys(numbers(cells, "bound_s")))
         for name in PAPER:
             of_bound = [
                 [100 * float(row[name] or 0) for row in cells if row["bound_s"] == bound]
@@ -116,15 +79,15 @@ def _drop_ratio(grid: Rows) -> Figure:
 
 
 def _buffer(by_bound: Rows, by_sigma: Rows) -> Figure:
-    figure, (left, right) = _figure(2)
+    figure, (left, right) = empty_figure(2)
     for axes, rows, over in ((left, by_bound, "bound_s"), (right, by_sigma, "sigma_s")):
         for name in PAPER:
-            _line(axes, _column(rows, over), _column(rows, f"{name}_waiting"), name)
+            _line(axes, numbers(rows, over), numbers(rows, f"{name}_waiting"), name)
         for name in ("max", "normal"):
             _line(
                 axes,
-                _column(rows, over),
-                _column(rows, f"{name}_size"),
+                numbers(rows, over),
+                numbers(rows, f"{name}_size"),
                 name,
                 linestyle=":",
                 label=f"{name}, paper's size",
@@ -137,10 +100,10 @@ def _buffer(by_bound: Rows, by_sigma: Rows) -> Figure:
 
 
 def _losses(parts: Rows) -> Figure:
-    figure, (left, right) = _figure(2)
-    tuples = [part + 1 for part in _column(parts, "part")]
+    figure, (left, right) = empty_figure(2)
+    tuples = [part + 1 for part in numbers(parts, "part")]
     for name in PAPER:
-        lost = _column(parts, name)
+        lost = numbers(parts, name)
         total = max(sum(lost), 1)
         _line(left, tuples, lost, name, marker="")
         _line(
@@ -159,10 +122,10 @@ def _losses(parts: Rows) -> Figure:
 
 
 def _exception(rows: Rows) -> Figure:
-    figure, (left, right) = _figure(2)
+    figure, (left, right) = empty_figure(2)
     for name in PAPER:
-        _line(left, _column(rows, "exception_s"), _column(rows, f"{name}_waiting"), name)
-        _line(right, _column(rows, "exception_s"), _column(rows, f"{name}_wait_s"), name)
+        _line(left, numbers(rows, "exception_s"), numbers(rows, f"{name}_waiting"), name)
+        _line(right, numbers(rows, "exception_s"), numbers(rows, f"{name}_wait_s"), name)
     left.set_ylabel("mean buffer (tuples)")
     right.set_ylabel("mean waiting time (s)")
     for axes in (left, right):
@@ -173,7 +136,7 @@ def _exception(rows: Rows) -> Figure:
 
 def _contest(rows: Rows, of: str) -> Figure:
     """Drop ratio and latency of every estimator, side by side for each family or trace."""
-    figure, (left, right) = _figure(2, 10.0, 4.2)
+    figure, (left, right) = empty_figure(2, 10.0, 4.2)
     names = list(dict.fromkeys(str(row[of]) for row in rows))
     for number, (estimator, look) in enumerate(LOOKS.items()):
         mine = {str(row[of]): row for row in rows if row["estimator"] == estimator}
@@ -199,13 +162,13 @@ def _usual_steps(rows: Rows) -> Rows:
 
 
 def _following(step: Rows, outage: Rows) -> Figure:
-    figure, (left, right) = _figure(2, 8.4)
+    figure, (left, right) = empty_figure(2, 8.4)
     for axes, rows, title in (
         (left, step, "step: four times the delay, and back"),
         (right, outage, "outage: 5 s in every 100 s, then a burst"),
     ):
         for name in ("max", "normal", "oracle", "quantile"):
-            _line(axes, _column(rows, "time_s"), _column(rows, name), name, marker="")
+            _line(axes, numbers(rows, "time_s"), numbers(rows, name), name, marker="")
         axes.set(
             title=title,
             xlabel="time (s)",

