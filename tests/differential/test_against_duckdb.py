@@ -62,17 +62,15 @@ def test_a_bounded_run_gives_the_rows_that_duckdb_gives(
     queries = selections(rng, table, 25, derived=False) + selections(rng, table, 6, derived=True)
     queries += windows(rng, table, 6, native=False) + windows(rng, table, 6, native=False)
     queries += windows(rng, table, 6, native=True)
-    parallelism = rng.choice((1, 2, 4))
-    with Engine(
-        spark, tmp_path / "w", bounded=True, settings={"parallelism": parallelism}
-    ) as engine:
+    settings = {"parallelism": rng.choice((1, 2, 4)), "native_queries": rng.choice((0, 4, 100))}
+    with Engine(spark, tmp_path / "w", bounded=True, settings=settings) as engine:
         engine.execute(file_stream(rng, table, FORMATS[seed % 4], tmp_path / "in"))
         check(engine, queries, table)
 
 
-@pytest.mark.parametrize("seed", [100])
+@pytest.mark.parametrize(("seed", "native_queries"), [(100, 0), (101, 100)])
 def test_a_dataframe_of_the_users_gives_the_same_rows(
-    seed: int, spark: SparkSession, tmp_path: Path
+    seed: int, native_queries: int, spark: SparkSession, tmp_path: Path
 ) -> None:
     rng = random.Random(seed)
     table = random_table(rng, 400)
@@ -80,6 +78,7 @@ def test_a_dataframe_of_the_users_gives_the_same_rows(
     queries += windows(rng, table, 6, native=False) + windows(rng, table, 6, native=True)
     write_files(rng, table.rows, "parquet", tmp_path / "in")
     reader = spark.readStream.schema(SCHEMA.ddl()).option("maxFilesPerTrigger", 2)
-    with Engine(spark, tmp_path / "w", bounded=True, settings={"parallelism": 2}) as engine:
+    settings = {"parallelism": 2, "native_queries": native_queries}
+    with Engine(spark, tmp_path / "w", bounded=True, settings=settings) as engine:
         engine.stream("S", reader.parquet(str(tmp_path / "in")), event_time="ts")
         check(engine, queries, table)

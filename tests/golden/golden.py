@@ -26,6 +26,7 @@ STREAM = """
       format = 'parquet', event_time = 'ts', slack = '2 seconds', max_files_per_batch = 1)
 """
 SELECTION = "SELECT k, v, ts FROM S WHERE v > 50 AND k <> 3"
+DERIVED = "SELECT k, v, ts FROM S WHERE coalesce(v, 0) > 50 AND k <> 3"  # in Spark's own code
 WINDOW = """
     SELECT k, count(*) AS n, sum(v) AS total FROM S [RANGE 10 SECONDS SLIDE 4 SECONDS]
     WHERE v > 5 GROUP BY k
@@ -33,6 +34,7 @@ WINDOW = """
 QUERIES = {
     "selected": (SELECTION, True),
     "selected_here": (SELECTION, False),
+    "derived": (DERIVED, True),
     "windows": (WINDOW, True),
     "windows_here": (WINDOW, False),
 }

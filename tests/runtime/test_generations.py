@@ -85,6 +85,7 @@ def test_few_queries_run_in_sparks_own_code_and_change_over_as_they_grow(
     engine.await_idle()
     assert modes(engine) == ["spark"]
     assert "Spark's own code" in first.explain()
+    assert engine.metrics()["streams"]["S"]["rows"] == 100
     third = engine.register("SELECT id FROM S WHERE endswith(name, '3')")
     assert modes(engine) == ["stage"]
     put(inbox, 1)

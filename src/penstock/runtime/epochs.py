@@ -295,6 +295,14 @@ class EpochKeeper:
                     self._registry.count_late(late, lost)
                     self._save(state)
 
+    def count(self, ring: str, tuples: int) -> None:
+        """Count tuples that no task reports, for Spark reads them and evaluates all itself."""
+        if tuples and (state := self._rings.get(ring)) is not None:
+            with state.guard:
+                grain_us = self._windows(state)[1]
+                state.disorder.observe(DelayFacts(tuples), {}, self._clock_us(), grain_us)
+                self._save(state)
+
     def _save(self, state: RingEpochs) -> None:
         seen = {**state.disorder.state(), "ordering": state.ordering.state()}
         punctuation_us = state.disorder.punctuation_us

@@ -280,11 +280,17 @@ class RingManager:
                     if not self._stopped.is_set():
                         self._fail(ring, f"{type(error).__name__}: {error}".split("\n")[0])
 
+    def _count(self, ring: Ring) -> None:
+        """Of tuples that Spark reads and selects alone, Spark alone knows how many there were."""
+        if ring.place == "spark" and ring.stream.source == "dataframe":
+            self._epochs.count(ring.id, ring.take_count())
+
     def _look_after(self, ring: Ring) -> None:
         if (failure := ring.failure()) is not None:
             if not self._recover(ring):
                 self._fail(ring, failure)
             return
+        self._count(ring)
         if not self._bounded and self._generations.may_settle(ring):
             with self._starting:
                 self._start(ring)
@@ -404,6 +410,7 @@ class RingManager:
             while True:
                 try:
                     ring.await_idle(deadline)
+                    self._count(ring)
                     break
                 except EngineError:
                     failure = ring.failure()

@@ -50,6 +50,7 @@ class Ring:
         self._stopping = False
         self._changing = threading.RLock()  # while one generation follows another
         self.generation = Generation()
+        self._counted = -1  # last micro-batch whose tuples `take_count` has told
 
     def renew(
         self,
@@ -86,6 +87,7 @@ class Ring:
                 .start()
             )
             self._stopping = False
+            self._counted = -1
             self.generation = generation
 
     def await_start(self) -> None:
@@ -139,6 +141,16 @@ class Ring:
             "rows_per_s": last["processedRowsPerSecond"],
             "state_rows": sum(s["numRowsTotal"] for s in last["stateOperators"]),
         }
+
+    def take_count(self) -> int:
+        """Tuples of micro-batches that ended since the last call, as Spark counts them."""
+        query = self._query
+        rows = 0
+        for progress in [] if query is None else query.recentProgress:
+            if progress["batchId"] > self._counted:
+                self._counted = progress["batchId"]
+                rows += progress["numInputRows"]
+        return rows
 
     def await_idle(self, deadline: float) -> None:
         """Wait until Spark has found nothing left to do; raise if the ring fails or time is up."""
