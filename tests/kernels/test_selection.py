@@ -204,6 +204,21 @@ def test_strings_that_come_one_by_one_into_the_same_gap_get_new_labels_when_room
     assert per_row(select(selection, batch)) == reference.select(slots, rows)
 
 
+def test_buckets_follow_queries_that_are_replaced_by_others_elsewhere() -> None:
+    def ranges(first: int, low: int) -> list[SlotSpec]:
+        sets = [only(Interval(low + 7 * i, True, low + 7 * i + 5, True)) for i in range(500)]
+        return [SlotSpec(first + i, (Term((("a", s),)),)) for i, s in enumerate(sets)]
+
+    selection = build_selection(ranges(0, 0), {"a": "bigint"})
+    for step in range(0, 500, 50):
+        new = ranges(1000, 1_000_000)[step : step + 50]
+        selection.change(new, range(step, step + 50))
+    fresh = build_selection(ranges(1000, 1_000_000), {"a": "bigint"})
+    sample = pa.RecordBatch.from_pydict({"a": range(1_000_000, 1_003_500, 10)})
+    left, at_best = (s.survivors(sample, 0).after[0] for s in (selection, fresh))
+    assert left < 10 * at_best  # what buckets alone can tell; with those of before 95 times
+
+
 def test_a_drop_leaves_no_trace_and_its_room_is_used_again() -> None:
     selection = build_selection(
         thousands(random.Random(1), 2200),

@@ -6,15 +6,17 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock import Engine
+from penstock import Engine, EngineError
 from penstock.control import mode
 from penstock.runtime.query import Query
+from penstock.runtime.ring import Ring
 from penstock.testing import ScriptedStream, quick_engine
 
 COLUMNS = "id BIGINT, name STRING"
@@ -144,3 +146,98 @@ def test_own_streams_with_derived_attributes_run_in_sparks_own_code_too(engine: 
     assert modes(engine) == ["spark"]
     assert ids(query) == [0, 2]
     assert engine.metrics()["streams"]["S"]["rows"] == 3
+
+
+def test_queries_registered_while_their_ring_starts_all_get_their_rows(
+    engine: Engine, inbox: Path
+) -> None:
+    hand_over(engine, inbox)
+    put(inbox, 0, 1)
+    queries: list[Query] = []
+
+    def register(number: int) -> None:
+        time.sleep(0.05 * number)
+        queries.append(engine.register(f"SELECT id FROM S WHERE id >= {number}"))
+
+    threads = [threading.Thread(target=register, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    put(inbox, 1)
+    engine.await_idle()
+    assert len(queries) == 6
+    assert all(set(range(100, 200)) <= set(ids(query)) for query in queries)
+
+
+def test_a_dataframe_with_state_is_never_selected_inside_its_own_plan(
+    engine: Engine, inbox: Path
+) -> None:
+    files = engine.spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1)
+    frame = files.parquet(str(inbox)).selectExpr("*", "timestamp_seconds(id + 1000) AS ts")
+    counted = frame.withWatermark("ts", "0 seconds").groupBy("ts").count()
+    engine.stream("S", counted.selectExpr("unix_seconds(ts) - 1000 AS id", "count"))
+    first = engine.register("SELECT id, count FROM S WHERE id < 50")
+    assert modes(engine) == ["stage"]
+    put(inbox, 0)
+    engine.await_idle()
+    second = engine.register("SELECT id, count FROM S WHERE id >= 150")
+    put(inbox, 1)
+    put(inbox, 2)
+    engine.await_idle()
+    assert ids(first) == list(range(50))
+    assert ids(second) == list(range(150, 300))
+
+
+def test_conditions_drawn_at_random_are_drawn_once(engine: Engine, inbox: Path) -> None:
+    hand_over(engine, inbox)
+    with engine.together():
+        half = engine.register("SELECT id FROM S WHERE rand(1) < 0.5")
+        tenth = engine.register("SELECT id FROM S WHERE rand(2) < 0.1")
+    put(inbox, 0, 4000)
+    engine.await_idle()
+    assert 1800 < len(ids(half)) < 2200
+    assert 300 < len(ids(tenth)) < 500
+
+
+def test_a_function_may_register_a_query_on_the_stream_that_calls_it(
+    engine: Engine, inbox: Path
+) -> None:
+    hand_over(engine, inbox)
+    later: list[Query] = []
+
+    def register(rows: pa.Table) -> None:
+        if not later:
+            later.append(engine.register("SELECT id FROM S WHERE id >= 50"))
+
+    caller = engine.register("SELECT id FROM S", sink=register)
+    put(inbox, 0)
+    engine.await_idle()
+    put(inbox, 1)
+    engine.await_idle()
+    assert caller.status.state == "running"
+    assert ids(later[0])[-100:] == list(range(100, 200))
+
+
+def test_a_plan_that_spark_refuses_leaves_the_ring_as_it_was(
+    engine: Engine, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand_over(engine, inbox)
+    first = engine.register("SELECT id FROM S WHERE id >= 0")
+    put(inbox, 0)
+    engine.await_idle()
+    start = Ring.start
+
+    def refuse(self: Ring, *args: Any) -> None:
+        if args[-1].native is None:
+            raise RuntimeError("no such plan")
+        start(self, *args)
+
+    monkeypatch.setattr(Ring, "start", refuse)
+    with pytest.raises(EngineError, match="no such plan"):
+        engine.register("SELECT id FROM S WHERE id >= 1", name="second")
+    monkeypatch.undo()
+    put(inbox, 1)
+    engine.await_idle()
+    assert ids(first) == list(range(200))
+    assert [q.name for q in engine.queries()] == [first.name]

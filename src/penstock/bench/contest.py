@@ -157,8 +157,9 @@ def first_file(files: Path, directory: Path) -> Path:
     return inbox
 
 
-def other_files(files: Path, inbox: Path) -> None:
-    for file in sorted(files.iterdir())[1:]:
+def other_files(files: Path, inbox: Path, most: int | None = None) -> None:
+    """All files but the first, or so many of them."""
+    for file in sorted(files.iterdir())[1:][:most]:
         os.link(file, inbox / file.name)
 
 

@@ -77,6 +77,7 @@ class _Attribute:
     bins: Bins = field(default_factory=lambda: bins_for(_NO_KEYS, _NO_KEYS))
     users: int = 0  # terms that use it
     binned_for: int = 0  # users when the bins were made
+    added: int = 0  # terms since then
 
 
 class Selection:
@@ -171,6 +172,7 @@ class Selection:
             for name, values in term.sets:
                 attribute = self._attribute(name)
                 attribute.users += 1
+                attribute.added += 1
                 type_ = attribute.domain.type
                 bounds = [b for i in values.intervals for b in (i.low, i.high) if b is not None]
                 constants.setdefault(name, set()).update(ordered_constant(b, type_) for b in bounds)
@@ -178,7 +180,7 @@ class Selection:
             attribute = self._attributes[name]
             if (moved := attribute.domain.learn(found)) is not None:
                 self._tiles.relabel(attribute.number, moved)
-                attribute.binned_for = 0
+                attribute.binned_for, attribute.added = 0, 1
 
     def _attribute(self, name: str) -> _Attribute:
         if name not in self._attributes:
@@ -212,7 +214,7 @@ class Selection:
         terms = self._tiles.terms().followed_by(new)
         for attribute in self._attributes.values():
             bounds = terms.bounds_of(attribute.number)
-            attribute.bins, attribute.binned_for = bins_for(*bounds), attribute.users
+            self._bin(attribute, bins_for(*bounds))
         self._tiles = Tiles()
         self._places = {slot: [] for slot in self._places}
         self._add(terms, self._tiles.add_together(terms, self._bins))
@@ -220,14 +222,14 @@ class Selection:
     def _rebin(self, new: TermRows) -> None:
         """New buckets where the old ones no longer tell the predicates well apart."""
         for attribute in self._attributes.values():
-            lows, highs = new.bounds_of(attribute.number)
-            if not lows.size:
-                continue
-            grown = attribute.users > 2 * attribute.binned_for
-            if grown or (attribute.bins.exact and not attribute.bins.has_cuts(lows, highs)):
-                attribute.bins = bins_for(*self._tiles.terms().bounds_of(attribute.number))
-                attribute.binned_for = attribute.users
+            renewed = 4 * attribute.added > attribute.binned_for
+            bounds = new.bounds_of(attribute.number)
+            if renewed or (attribute.bins.exact and not attribute.bins.has_cuts(*bounds)):
+                self._bin(attribute, bins_for(*self._tiles.terms().bounds_of(attribute.number)))
                 self._tiles.put_again(attribute.number, attribute.bins)
+
+    def _bin(self, attribute: _Attribute, bins: Bins) -> None:
+        attribute.bins, attribute.binned_for, attribute.added = bins, attribute.users, 0
 
     def match(self, batch: pa.RecordBatch, together: int) -> tuple[Ints, SmallInts, int]:
         """Offsets by row, positions of slots, and attribute look-ups."""

@@ -8,6 +8,7 @@ piece of a statement can be handed to sqlglot's parser with the positions of the
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -193,7 +194,12 @@ def decode_string(written: str) -> str:
     if written[0] in "rR":
         return written[2:-1]
     quote, body = written[0], written[1:-1]
-    return _ESCAPE.sub(lambda m: quote if m[0] == quote * 2 else _unescape(m[0]), body)
+    value = _ESCAPE.sub(lambda m: quote if m[0] == quote * 2 else _unescape(m[0]), body)
+    try:  # two escapes may be the halves of one character
+        return value.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        hint = r"write both halves (\ud83d\ude00) or the whole (\U0001f600)"
+        raise QueryError("a string holds half a character", hint) from None
 
 
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[01][0-7]{2}|.)|''|\"\"", re.DOTALL)
@@ -205,7 +211,10 @@ def _unescape(escape: str) -> str:
         return escape  # the other quote, doubled
     code = escape[1:]
     if len(code) > 1:
-        return chr(int(code[1:], 16)) if code[0] in "uU" else chr(int(code, 8))
+        number = int(code[1:], 16) if code[0] in "uU" else int(code, 8)
+        if number > sys.maxunicode:
+            raise QueryError(f"{escape} is no character", r"the last one is \U0010ffff")
+        return chr(number)
     if code in "%_":
         return "\\" + code  # kept for LIKE, which reads the escape itself
     return _NAMED_ESCAPES.get(code, code)

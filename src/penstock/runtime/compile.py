@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -125,13 +126,32 @@ def _staged(
 
 def _native(raw: DataFrame, conditions: tuple[tuple[int, str], ...]) -> DataFrame:
     """Tuples with the slots whose conditions hold, all of it in Spark's own code."""
-    any_holds = " OR ".join(f"({condition})" for _, condition in conditions)
+    each = ", ".join(f"if({condition}, {slot}, NULL)" for slot, condition in conditions)
+    slots = F.expr(f"array_compact(array({each}))")
+    some = raw.where(" OR ".join(f"({condition})" for _, condition in conditions) or "false")
+    if not some._jdf.queryExecution().analyzed().deterministic():  # each draw counts once
+        return raw.withColumn("__slots", slots).where("size(__slots) > 0")
     if len(conditions) == 1:
-        slots = f"array({conditions[0][0]})"
-    else:
-        each = ", ".join(f"if({condition}, {slot}, NULL)" for slot, condition in conditions)
-        slots = f"array_compact(array({each}))"
-    return raw.where(any_holds or "false").withColumn("__slots", F.expr(slots))
+        slots = F.expr(f"array({conditions[0][0]})")
+    return some.withColumn("__slots", slots)
+
+
+_STATELESS = ("Project", "Filter", "SubqueryAlias", "EventTimeWatermark")
+
+
+def is_stateless(frame: DataFrame) -> bool:
+    """Whether a DataFrame only reads, projects and filters.
+
+    Below anything else, a condition that Spark pushes down would change what its state holds.
+    """
+
+    def check(plan: Any) -> bool:
+        if plan.children().isEmpty():
+            return True
+        inner = [plan.children().apply(i) for i in range(plan.children().size())]
+        return plan.nodeName() in _STATELESS and all(map(check, inner))
+
+    return check(frame._jdf.queryExecution().analyzed())
 
 
 def _raw(

@@ -30,6 +30,13 @@ from penstock.runtime.sinks.matched import (
 )
 from penstock.runtime.sinks.pool import SinkPool
 
+_here = threading.local()
+
+
+def is_delivering() -> bool:
+    """Whether this thread is in a sink that a micro-batch waits for: it must not wait for that."""
+    return getattr(_here, "delivering", False)
+
 
 class Sink(Protocol):
     @property
@@ -81,7 +88,11 @@ class _Delivery:
     rows: Callable[[], pa.Table]
 
     def make(self, ring: str, batch: int) -> None:
-        self.sink.deliver(self.rows(), ring, batch)
+        _here.delivering = True
+        try:
+            self.sink.deliver(self.rows(), ring, batch)
+        finally:
+            _here.delivering = False
 
 
 @dataclass(slots=True)
@@ -168,7 +179,7 @@ def _deliveries(
             sharing[sink.sink][slot] = sink.query
         elif sink is not None:
             rows = partial(_taken, matched.rows, rows_of[slot])
-            deliveries[slot] = _Delivery((slot,), sink, rows)
+            deliveries[slot, id(sink)] = _Delivery((slot,), sink, rows)  # another one, another key
     for shared, names in sharing.items():
         deliveries[ring, shared] = _Delivery(
             tuple(names), shared, partial(_rows_of_many, matched, names)

@@ -329,8 +329,9 @@ class Engine:
             seen = self._manager.has_seen_tuples(ring.id)
             self._manager.open(ring)
         self._manager.start_pending()
-        if (refusal := self._manager.refusal(ring.id)) is not None:
-            self.drop_query(name)
+        if (refusal := self._manager.refusal(ring.id, slot)) is not None:
+            if self.registry.query(name) is not None:
+                self.drop_query(name)
             raise EngineError(f"Spark does not start this query: {refusal}")
         return Query(self, slot, name, _notes(plan, seen and start == "latest"))
 

@@ -125,6 +125,17 @@ class EpochKeeper:
         if state.last_version is None:
             state.last_version = self._registry.version
 
+    def frozen_at(self, ring: str) -> int:
+        """The version that epochs stay at; the present one if they do not."""
+        version = self._rings[ring].last_version
+        return self._registry.version if version is None else version
+
+    def forget_reports(self, ring: str) -> None:
+        """What an unfinished micro-batch reported: it runs again, and other parts may report."""
+        if (state := self._rings.get(ring)) is not None:
+            with state.guard:
+                state.reports.clear()
+
     def thaw(self, ring: str) -> None:
         if (state := self._rings.get(ring)) is not None:
             state.last_version = None

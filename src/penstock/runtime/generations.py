@@ -33,11 +33,13 @@ class Generations:
         epochs: EpochKeeper,
         settings: Callable[[], Settings],
         condition_of: ConditionOf,
+        is_stateless: Callable[[Stream], bool],
     ) -> None:
         self._registry = registry
         self._epochs = epochs
         self._settings = settings
         self._condition_of = condition_of
+        self._is_stateless = is_stateless
         self._changed: dict[str, float] = {}  # when the last query came
         self._left: Counter[str] = Counter()  # how often Spark's own code was left
         self._outdated: set[str] = set()
@@ -45,10 +47,10 @@ class Generations:
     def expect(self, ring: Ring, slot: SlotSpec) -> None:
         """A slot is about to be published in a ring: hold it back if the plan cannot serve it."""
         self._changed[ring.id] = time.monotonic()
-        if ring.started and not ring.generation.serves(slot):
+        if ring.planned is not None and not ring.planned.serves(slot):
             self._epochs.freeze(ring.id)
             self._outdated.add(ring.id)
-            self._left[ring.id] += ring.generation.native is not None
+            self._left[ring.id] += ring.planned.native is not None
 
     def is_due(self, ring: Ring) -> bool:
         """Whether queries wait for another plan."""
@@ -60,13 +62,15 @@ class Generations:
             return False  # without counting, for this is asked all the time
         return becomes_native(self._facts_of(ring))
 
-    def next(self, ring: Ring) -> Generation:
-        """The plan to start a ring with."""
+    def plan(self, ring: Ring) -> Generation:
+        """The plan to start a ring with, for all slots of now; later ones are held to it."""
         derived = [Attribute(**json.loads(text)) for text in self._registry.derived_of(ring.id)]
         facts = self._facts_of(ring)
         as_before = ring.generation.native is not None and not self.is_due(ring)
         native = is_native(facts) if as_before or not ring.started else becomes_native(facts)
-        return Generation(tuple(derived), self._conditions(ring) if native else None)
+        self._outdated.discard(ring.id)
+        ring.planned = Generation(tuple(derived), self._conditions(ring) if native else None)
+        return ring.planned
 
     def first_place(self, composition: Composition, stream: Stream) -> Place:
         """Where the predicates of a new ring's only query are evaluated."""
@@ -75,9 +79,19 @@ class Generations:
         return "spark" if is_native(self._facts(composition, stream, 1)) else "stage"
 
     def started(self, ring: Ring) -> None:
-        """The ring runs the plan it was given: nobody waits any more."""
+        """The ring runs the plan it was given; whoever came since then waits for the next."""
+        if not self.is_due(ring):
+            self._epochs.thaw(ring.id)
+
+    def refuse_waiting(self, ring: Ring) -> list[int]:
+        """The plan that slots waited for cannot be: drop them, and go on as before."""
+        waiting = self._registry.slots_since(ring.id, self._epochs.frozen_at(ring.id))
+        for slot in waiting:
+            self._registry.drop_query(slot)
         self._outdated.discard(ring.id)
+        ring.planned = ring.generation
         self._epochs.thaw(ring.id)
+        return waiting
 
     def forget(self, ring: str) -> None:
         self._outdated.discard(ring)
@@ -92,7 +106,9 @@ class Generations:
         self, composition: Composition, stream: Stream, queries: int, ring: str = ""
     ) -> ModeFacts:
         return ModeFacts(
-            composition.kind == "select" and not runs_in_reader(composition, stream),
+            composition.kind == "select"
+            and not runs_in_reader(composition, stream)
+            and self._is_stateless(stream),
             queries,
             self._settings().native_queries,
             time.monotonic() - self._changed.get(ring, 0.0),

@@ -21,8 +21,9 @@ from penstock.plan.codec import composition_from, dumps
 from penstock.plan.explain import Place
 from penstock.plan.specs import Composition, SlotSpec
 from penstock.runtime.companions import Companions
+from penstock.runtime.compile import is_stateless
 from penstock.runtime.config import StageConfig
-from penstock.runtime.dispatch import Dispatcher, Outlets, Share, Sink
+from penstock.runtime.dispatch import Dispatcher, Outlets, Share, Sink, is_delivering
 from penstock.runtime.epochs import EpochKeeper, Report, RingEpochs
 from penstock.runtime.generations import ConditionOf, Generations
 from penstock.runtime.registry import QueryRow, Registry, RingRow
@@ -78,7 +79,10 @@ class RingManager:
             workspace, registry, lambda slot: registry.query_by_slot(slot).name
         )
         self._epochs = EpochKeeper(registry, self._keep_rows, self._parallelism, clock_us)
-        self._generations = Generations(registry, self._epochs, settings, condition_of)
+        self._generations = Generations(
+            registry, self._epochs, settings, condition_of, self._is_stateless
+        )
+        self._refused: dict[int, str] = {}  # slots whose plan Spark would not start
         self._server = EpochServer(self._epochs.calls(), self._service_host())
         self._supervisor = threading.Thread(
             target=self._supervise, name="penstock-supervisor", daemon=True
@@ -192,27 +196,32 @@ class RingManager:
         finally:
             with self.guard:
                 self._waiting -= 1
-        self.start_pending()
+            self.start_pending()
 
     def start_pending(self, force: bool = False) -> None:
         """Start the rings that are open; those of a bounded engine only when asked to (force).
 
-        A ring that Spark refuses to start is marked failed and does not keep others from starting.
+        Rings that queries wait for go on with another plan. A ring that Spark refuses to start is
+        marked failed and does not keep others from starting.
         """
         with self._starting:
             if self._waiting or (self._bounded and not force) or self._stopped.is_set():
                 return
             before: Ring | None = None
-            for ring in self._snapshot():
-                if ring.started and not self._generations.is_due(ring):
-                    continue
-                if before is not None:
-                    before.await_start()
-                try:
-                    self._start(ring)
-                    before = ring
-                except Exception as error:  # whatever Spark says, it concerns this ring only
-                    self._fail(ring, first_cause(str(error)))
+            while pending := [r for r in self._snapshot() if self._is_pending(r)]:
+                for ring in pending:
+                    if before is not None:
+                        before.await_start()
+                    try:
+                        self._start(ring)
+                        before = ring
+                    except Exception as error:  # whatever Spark says, it concerns this ring only
+                        self._fail(ring, first_cause(str(error)))
+
+    def _is_pending(self, ring: Ring) -> bool:
+        if ring.started and is_delivering():
+            return False  # its micro-batch may wait for us: the supervisor sees to it
+        return not ring.started or self._generations.is_due(ring)
 
     def _snapshot(self) -> list[Ring]:
         with self.guard:
@@ -226,10 +235,30 @@ class RingManager:
             ],
         }
         frame = self._frames.get(ring.stream.name.lower())
-        begin = ring.renew if ring.started else ring.start
-        generation = self._generations.next(ring)
-        begin(self._spark, frame, self._settings().trigger_ms, extra, generation)
-        self._generations.started(ring)
+        with self.guard:
+            if not self.is_open(ring.id):
+                return
+            generation = self._generations.plan(ring)
+        start = self._spark, frame, self._settings().trigger_ms, extra, generation
+        if not ring.started:
+            ring.start(*start)
+        else:
+            try:
+                ring.renew(*start, lambda: self._epochs.forget_reports(ring.id))
+            except Exception as error:
+                if not ring.active:
+                    raise
+                self._refuse_waiting(ring, first_cause(str(error)))
+                return
+        with self.guard:
+            self._generations.started(ring)
+
+    def _refuse_waiting(self, ring: Ring, error: str) -> None:
+        """The ring goes on as it was; queries that waited for another plan are told why not."""
+        with self.guard:
+            for slot in self._generations.refuse_waiting(ring):
+                self._refused[slot] = error
+                ring.dispatcher.detach(slot)
 
     def _recover(self, ring: Ring) -> bool:
         """Start a ring again that failed in passing; False if it has to be given up."""
@@ -243,7 +272,10 @@ class RingManager:
                 return False
             self._restarts[ring.id] = (tried + 1, ring.dispatcher.batches)
             self._stopped.wait(0.5 * 2**tried)
-            self._start(ring)
+            try:
+                self._start(ring)
+            except Exception:  # the caller tells why the ring had failed
+                return False
             return True
 
     def retire(self, ring: str, if_idle: bool = False) -> None:
@@ -254,7 +286,7 @@ class RingManager:
             self._registry.set_ring_state(ring, "retired")
             running = self._take(ring)
         if running is not None:
-            running.stop()
+            running.close()
         self._workspace.forget_checkpoint(ring)
 
     def _fail(self, ring: Ring, error: str) -> None:
@@ -262,7 +294,7 @@ class RingManager:
             if self._take(ring.id) is None:
                 return
             self._registry.set_ring_state(ring.id, "failed", error)
-        ring.stop()
+        ring.close()
 
     def _take(self, ring: str) -> Ring | None:
         """Strike a ring off the books; the caller stops it, outside the guard."""
@@ -291,7 +323,9 @@ class RingManager:
                 self._fail(ring, failure)
             return
         self._count(ring)
-        if not self._bounded and self._generations.may_settle(ring):
+        if self._generations.is_due(ring):
+            self.start_pending()
+        elif not self._bounded and self._generations.may_settle(ring):
             with self._starting:
                 self._start(ring)
         with self.guard:
@@ -347,8 +381,10 @@ class RingManager:
                     rules = rules_of(stream, ring.composition)
                     self._epochs.judge(ring.id, rules, stream.trust_us, hold)
 
-    def refusal(self, ring: str) -> str | None:
-        """Why a ring that was just started is not running."""
+    def refusal(self, ring: str, slot: int) -> str | None:
+        """Why a query that was just started is not running."""
+        if slot in self._refused:
+            return self._refused.pop(slot)
         rows = {r.id: r for r in self._registry.rings()}
         return rows[ring].error if rows[ring].state == "failed" else None
 
@@ -360,6 +396,10 @@ class RingManager:
     def disorder(self, ring: str) -> dict[str, Any]:
         """What is known of the disorder of a ring's stream; empty if the ring is not open."""
         return self._epochs.metrics(ring) or {}
+
+    def _is_stateless(self, stream: Stream) -> bool:
+        frame = self._frames.get(stream.name.lower())
+        return frame is None or is_stateless(frame)
 
     def is_open(self, ring: str) -> bool:
         return ring in self._rings
@@ -464,7 +504,7 @@ class RingManager:
             self._supervisor.join(timeout=10)
         for ring in self._snapshot():
             with suppress(Exception):  # Spark may be gone already; the checkpoint is what counts
-                ring.stop()
+                ring.close()
         self._server.close()
 
 

@@ -312,6 +312,11 @@ class Registry:
         sql = "SELECT spec FROM queries WHERE ring = ? AND added > ?"
         return [r[0] for r in self._rows(sql, ring, max(0, version))]
 
+    def slots_since(self, ring: str, version: int) -> list[int]:
+        """Live slots that came to a ring after a version."""
+        sql = "SELECT slot FROM queries WHERE ring = ? AND added > ? AND dropped IS NULL"
+        return [r[0] for r in self._rows(sql, ring, version)]
+
     def derived_of(self, ring: str) -> list[str]:
         """Attributes that Spark derives for the slots that a micro-batch of a ring may still have.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
@@ -49,8 +50,11 @@ class Ring:
         self._query: StreamingQuery | None = None
         self._stopping = False
         self._changing = threading.RLock()  # while one generation follows another
+        self._closed = False
         self.generation = Generation()
-        self._counted = -1  # last micro-batch whose tuples `take_count` has told
+        self.planned: Generation | None = None  # what it runs, or is about to
+        self._counting = threading.Lock()
+        self._counted, self._uncounted = -1, 0  # the last micro-batch told; tuples still to tell
 
     def renew(
         self,
@@ -59,11 +63,24 @@ class Ring:
         trigger_ms: int,
         settings: dict[str, str],
         generation: Generation,
+        stopped: Callable[[], None],
     ) -> None:
-        """Go on from the checkpoint with another plan; a micro-batch cut short is run again."""
+        """Go on from the checkpoint with another plan; a micro-batch cut short is run again.
+
+        If Spark refuses the plan, the ring goes on with the one it had.
+        """
         with self._changing:
-            self.stop()
-            self.start(spark, frame, trigger_ms, settings, generation)
+            if self._closed:
+                return
+            self._stop()
+            with self._counting:
+                self._count()
+            stopped()
+            try:
+                self.start(spark, frame, trigger_ms, settings, generation)
+            except Exception:
+                self.start(spark, frame, trigger_ms, settings, self.generation)
+                raise
 
     def start(
         self,
@@ -73,6 +90,8 @@ class Ring:
         settings: dict[str, str],
         generation: Generation,
     ) -> None:
+        if self._closed:
+            return
         session = spark if frame is None else frame.sparkSession
         with ring_settings(session, settings):
             results = ring_frame(
@@ -144,13 +163,17 @@ class Ring:
 
     def take_count(self) -> int:
         """Tuples of micro-batches that ended since the last call, as Spark counts them."""
-        query = self._query
-        rows = 0
-        for progress in [] if query is None else query.recentProgress:
-            if progress["batchId"] > self._counted:
-                self._counted = progress["batchId"]
-                rows += progress["numInputRows"]
+        with self._counting:
+            self._count()
+            rows, self._uncounted = self._uncounted, 0
         return rows
+
+    def _count(self) -> None:
+        for progress in [] if self._query is None else self._query.recentProgress:
+            # while it is idle, Spark reports the next micro-batch before it has run
+            if progress["batchId"] > self._counted and progress["numInputRows"]:
+                self._counted = progress["batchId"]
+                self._uncounted += progress["numInputRows"]
 
     def await_idle(self, deadline: float) -> None:
         """Wait until Spark has found nothing left to do; raise if the ring fails or time is up."""
@@ -186,7 +209,13 @@ class Ring:
             raise EngineError(f"ring {self.id} is still busy", "give await_idle a longer timeout")
         return problem[0] if problem else None
 
-    def stop(self) -> None:
+    def close(self) -> None:
+        """Stop for good."""
+        with self._changing:
+            self._closed = True
+            self._stop()
+
+    def _stop(self) -> None:
         self._stopping = True
         if self._query is not None:
             self._query.stop()

@@ -108,7 +108,7 @@ def run(files: Path, given: Input, limit_s: float, start: Start) -> Outcome:
         try:
             started = running.await_idle(limit_s)
             ready, used = time.time(), cpu_seconds()
-            other_files(files, inbox)
+            other_files(files, inbox, given.files)
             finished = started and running.await_idle(limit_s)
             now, memory_mb = cpu_seconds(), python_memory_mb()
             add_query_ms = _add_queries_ms(running)

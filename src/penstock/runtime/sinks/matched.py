@@ -42,6 +42,8 @@ def rows_by_slot(slots: pa.ListArray) -> dict[int, npt.NDArray[np.int64]]:
     """Each slot's row numbers, ascending: one sort of slot and row as one number."""
     rows = np.repeat(np.arange(len(slots)), np.diff(slots.offsets.to_numpy()))
     pairs = np.sort((slots.values.to_numpy().astype(np.int64) << 32) | rows)
+    if not pairs.size:
+        return {}
     slot_of = pairs >> 32
     starts = np.flatnonzero(np.diff(slot_of, prepend=-1))
     parts = np.split(pairs & 0xFFFFFFFF, starts[1:])

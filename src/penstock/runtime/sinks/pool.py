@@ -3,7 +3,7 @@
 A micro-batch waits for its calls, each no longer than the patience. A call that takes longer is
 given up: its thread is left alone and another takes its place, what it answers later is ignored,
 and its key is not called again before it has returned. So that hanging sinks cannot fill the
-process with threads, no call is made any more while too many have not returned.
+process with threads, those beyond a number are not replaced; calls are refused when none is left.
 
 Threads live as long as there are calls to make: starting one takes less than 0.1 ms.
 """
@@ -76,9 +76,15 @@ class SinkPool:
             return round_.errors
 
     def _start_threads(self) -> None:
-        for _ in range(min(self._threads - self._working, len(self._calls))):
+        """As many as there are calls and room; each hanging sink too many takes a thread's room."""
+        room = self._threads - self._working - max(0, len(self._stuck) - self._most_stuck)
+        for _ in range(min(room, len(self._calls))):
             self._working += 1
             threading.Thread(target=self._work, name="penstock-sinks", daemon=True).start()
+        while self._calls and not self._working:
+            call = self._calls.popleft()
+            refusal = TimeoutError(f"{len(self._stuck)} sinks hang: no more are called")
+            call.round.answer(call.key, refusal)
 
     def _give_up_overdue(self, round_: _Round) -> None:
         since = time.monotonic() - round_.patience_s
@@ -99,19 +105,13 @@ class SinkPool:
         with self._guard:
             while self._calls:
                 call = self._calls.popleft()
-                if (refusal := self._refusal(call.key)) is None:
+                if call.key not in self._stuck:
                     call.round.started[call.key] = time.monotonic()
                     return call
+                refusal = TimeoutError("an earlier call of the sink has not returned yet")
                 call.round.answer(call.key, refusal)
             self._working -= 1
             return None
-
-    def _refusal(self, key: Hashable) -> TimeoutError | None:
-        if key in self._stuck:
-            return TimeoutError("an earlier call of the sink has not returned yet")
-        if len(self._stuck) >= self._most_stuck:
-            return TimeoutError(f"{len(self._stuck)} sinks hang: no more are called")
-        return None
 
     def _settle(self, call: _Call, error: BaseException | None) -> bool:
         """Take a call's answer; False if it was given up, so that its thread is one too many."""
