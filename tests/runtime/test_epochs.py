@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.control.disorder import Disorder, Rules
+from penstock.control.ordering import OrderFacts
+from penstock.control.ordering import plain as plain_order
 from penstock.control.punctuation import NEVER_US
 from penstock.kernels.delays import UNKNOWN_US, DelayFacts, plain
 from penstock.plan.codec import dumps, slot_from
@@ -79,6 +81,7 @@ class World:
                 **whole,
                 "facts": facts,
                 "sources": {},
+                "order": plain_order(OrderFacts(tuples=1)),
                 "late": {"1": late},
                 "lost": {"1": lost},
                 "pieces": 0,
@@ -199,7 +202,7 @@ def test_rows_come_in_pieces_and_a_second_try_replaces_the_first(world: World) -
         rows = {**whole, "kind": "bad", "piece": "f#0", "position": position}
         calls["rows"](rows, [bytes([position])])
     calls["rows"]({**whole, "kind": "bad", "piece": "f#0", "position": 0}, [b"again"])
-    seen = {"facts": plain(DelayFacts(1)), "sources": {}}
+    seen = {"facts": plain(DelayFacts(1)), "sources": {}, "order": plain_order(OrderFacts())}
     calls["report"]({**whole, **seen, "late": {}, "lost": {}, "pieces": 2}, [])
     report: Report = state.reports[1][0]
     assert [report.rows[k].body for k in sorted(report.rows)] == [b"again", b"\x01"]
@@ -231,3 +234,16 @@ def test_times_are_trusted_at_least_ten_ranges_from_the_clock(world: World) -> N
     world.keeper.plan("r", 1)
     assert world.keeper.epoch("r", 2)["trust_us"] == 70 * DAY_US
     assert world.keeper.epoch("r", 1)["trust_us"] == DAY_US  # as it was decided
+
+
+def test_frozen_epochs_keep_their_version_until_they_thaw(world: World) -> None:
+    world.ring("r")
+    world.register("r")
+    world.keeper.freeze("r")
+    version = world.registry.version
+    world.register("r")
+    assert world.keeper.frozen_at("r") == version
+    assert world.keeper.epoch("r", 1)["version"] == version
+    world.keeper.thaw("r")
+    assert world.keeper.epoch("r", 1)["version"] == version  # decided is decided
+    assert world.keeper.epoch("r", 2)["version"] == world.registry.version > version
