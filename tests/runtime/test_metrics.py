@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from penstock.control.disorder import Disorder
+from penstock.control.ordering import OrderFacts
+from penstock.control.ordering import plain as plain_order
 from penstock.kernels.delays import DelayFacts, plain
 from penstock.kernels.sketch import BUCKETS, bucket_of
 from penstock.plan.catalog import Stream
@@ -68,6 +70,7 @@ class World:
             "part": 0,
             "facts": plain(facts),
             "sources": {k: plain(f) for k, f in (sources or {}).items()},
+            "order": plain_order(OrderFacts()),
             "late": {str(slot): n for slot, n in (late or {}).items()},
             "lost": {},
             "pieces": 0,
@@ -295,3 +298,19 @@ def test_explain_analyze_finds_the_figures_of_the_querys_own_ring(world: World) 
     assert seen == "seen      state running, rows 12, late 3, lost 1; ring: state running"
     assert kept == "disorder  quantile: 0% of 100 tuples came after a window had closed (target 5%)"
     assert delays.startswith("          delays p50 1.0 s")
+
+
+def test_explain_analyze_tells_the_order_of_attributes_and_what_it_costs() -> None:
+    ordering = {
+        "order": ["temp", "lower(room)"],
+        "cover": ["temp"],
+        "cover_exact": True,
+        "visits_per_tuple": 1.254,
+        "reorders": 2,
+        "reordering": False,
+    }
+    first, second = order_lines({"ordering": ordering})
+    assert first == "order     temp → lower(room); 1.25 look-ups per tuple; chosen 2 times"
+    assert second.strip() == "first of them: temp (the fewest of which every query uses one)"
+    assert order_lines({"ordering": None}) == []
+    assert order_lines({}) == []
