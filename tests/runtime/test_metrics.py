@@ -20,7 +20,7 @@ from penstock.kernels.sketch import BUCKETS, bucket_of
 from penstock.plan.catalog import Stream
 from penstock.plan.codec import dumps
 from penstock.plan.specs import Composition, Output, SlotSpec, Term, WindowSpec
-from penstock.runtime.analyze import analyze, disorder_lines
+from penstock.runtime.analyze import analyze, disorder_lines, order_lines
 from penstock.runtime.epochs import EpochKeeper, RingEpochs
 from penstock.runtime.metrics import metrics_of
 from penstock.runtime.query import QueryStatus
