@@ -28,6 +28,7 @@ from penstock.runtime.datasource import run_in_map
 from penstock.schema import Field, Schema
 
 _HAVING = "__having"
+_WELL_COMPILED = 4  # conditions up to which whole-stage code pays
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,12 @@ class Generation:
 
     derived: tuple[Attribute, ...] = ()
     native: tuple[tuple[int, str], ...] | None = None
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What Spark needs for the plan: one large generated method is slower than none."""
+        large = self.native is not None and len(self.native) > _WELL_COMPILED
+        return {"spark.sql.codegen.wholeStage": "false"} if large else {}
 
     def serves(self, slot: SlotSpec) -> bool:
         """Whether a new slot can live in the plan as it is."""

@@ -204,7 +204,10 @@ class RingManager:
         Rings that queries wait for go on with another plan. A ring that Spark refuses to start is
         marked failed and does not keep others from starting.
         """
-        with self._starting:
+        # a sink must not wait here: whoever has the lock may wait for the sink's micro-batch
+        if not self._starting.acquire(blocking=not is_delivering()):
+            return  # the supervisor sees to it
+        try:
             if self._waiting or (self._bounded and not force) or self._stopped.is_set():
                 return
             before: Ring | None = None
@@ -217,11 +220,11 @@ class RingManager:
                         before = ring
                     except Exception as error:  # whatever Spark says, it concerns this ring only
                         self._fail(ring, first_cause(str(error)))
+        finally:
+            self._starting.release()
 
     def _is_pending(self, ring: Ring) -> bool:
-        if ring.started and is_delivering():
-            return False  # its micro-batch may wait for us: the supervisor sees to it
-        return not ring.started or self._generations.is_due(ring)
+        return not ring.started or (self._generations.is_due(ring) and not is_delivering())
 
     def _snapshot(self) -> list[Ring]:
         with self.guard:
@@ -239,6 +242,7 @@ class RingManager:
             if not self.is_open(ring.id):
                 return
             generation = self._generations.plan(ring)
+        extra |= generation.settings
         start = self._spark, frame, self._settings().trigger_ms, extra, generation
         if not ring.started:
             ring.start(*start)
@@ -323,7 +327,7 @@ class RingManager:
                 self._fail(ring, failure)
             return
         self._count(ring)
-        if self._generations.is_due(ring):
+        if not ring.started or self._generations.is_due(ring):
             self.start_pending()
         elif not self._bounded and self._generations.may_settle(ring):
             with self._starting:

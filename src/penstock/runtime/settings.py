@@ -32,7 +32,7 @@ class Settings:
     results_bytes: int = 1024**3
     sink_patience_s: float = 30.0
     state_store: str = "rocksdb"
-    native_queries: int = 4
+    native_queries: int = 12
     cores: int | None = None
     memory: str = "4g"
 
