@@ -9,7 +9,7 @@ import pytest
 
 from penstock.plan.codec import dumps, slot_from
 from penstock.plan.explain import Company, Sharing
-from penstock.plan.specs import SlotSpec, Term, ValueSet, WindowSpec
+from penstock.plan.specs import Attribute, Interval, SlotSpec, Term, ValueSet, WindowSpec
 from penstock.plan.valuesets import compare
 from penstock.runtime.registry import Registry
 from penstock.runtime.sharing import sharing_of
@@ -50,3 +50,16 @@ def test_a_later_start_leaves_the_text_of_a_spec_canonical(registry: Registry) -
     text = registry.query_by_slot(slot).spec
     assert slot_from(text).from_us == 5
     assert text == dumps(slot_from(text))
+
+
+def test_derived_attributes_are_found_beside_constants_that_json_does_not_know(
+    registry: Registry,
+) -> None:
+    nan = ValueSet((Interval(float("nan"), True, float("inf"), True),), False)
+    lower = Attribute("__d_1", "string", "lower(s)")
+    for number, derived in enumerate([(), (lower,), (lower,)]):
+        slot = registry.add_query(f"q{number}", "", "r", "{}")
+        spec = SlotSpec(slot, (Term((("a", nan),)),), derived=derived)
+        registry.publish(slot, dumps(spec))
+    assert registry.derived_of("r") == [{"name": "__d_1", "type": "string", "sql": "lower(s)"}]
+    assert registry.derived_of("other") == []

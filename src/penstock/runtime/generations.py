@@ -7,7 +7,6 @@ gone on with a plan that can.
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -64,7 +63,7 @@ class Generations:
 
     def plan(self, ring: Ring) -> Generation:
         """The plan to start a ring with, for all slots of now; later ones are held to it."""
-        derived = [Attribute(**json.loads(text)) for text in self._registry.derived_of(ring.id)]
+        derived = [Attribute(**found) for found in self._registry.derived_of(ring.id)]
         facts = self._facts_of(ring)
         as_before = ring.generation.native is not None and not self.is_due(ring)
         native = is_native(facts) if as_before or not ring.started else becomes_native(facts)

@@ -317,18 +317,19 @@ class Registry:
         sql = "SELECT slot FROM queries WHERE ring = ? AND added > ? AND dropped IS NULL"
         return [r[0] for r in self._rows(sql, ring, version)]
 
-    def derived_of(self, ring: str) -> list[str]:
+    def derived_of(self, ring: str) -> list[dict[str, str]]:
         """Attributes that Spark derives for the slots that a micro-batch of a ring may still have.
 
         One that was cut short is run again with the slots it had.
         """
         last = self.last_epoch(ring)
         sql = (
-            "SELECT DISTINCT d.value FROM queries q, json_each(nullif(q.spec, ''), '$.derived') d"
-            " WHERE q.ring = ? AND q.added > 0 AND (q.dropped IS NULL OR q.dropped > ?)"
-            " ORDER BY 1"
+            "SELECT spec FROM queries WHERE ring = ? AND instr(spec, '\"derived\":[{') > 0"
+            " AND (dropped IS NULL OR dropped > ?)"
         )
-        return [r[0] for r in self._rows(sql, ring, 0 if last is None else last.version)]
+        specs = self._rows(sql, ring, 0 if last is None else last.version)
+        found = {a["name"]: a for (spec,) in specs for a in json.loads(spec)["derived"]}
+        return [found[name] for name in sorted(found)]
 
     def start_after(self, ring: str, since: int, version: int, from_us: int) -> None:
         """New window queries report only windows that begin at or after an event time."""
