@@ -1,4 +1,4 @@
-"""The golden queries, killed at random moments and started again until they are done.
+"""Engines killed at random moments and started again until they are done.
 
 The process gets SIGKILL: no handler runs, nothing is flushed. Whatever happens, the rows in the
 files and the counts in the end are those of a straight run, and the killed engine leaves no process
@@ -10,13 +10,17 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import time
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from tests.chaos import generation_runner
 from tests.chaos.processes import PATIENCE_S, kill, started, told, wait_for
 from tests.golden.golden import expected_answers, golden_rows, write_golden
+
+_FILES, _TUPLES = 250, 20
 
 
 @pytest.mark.slow
@@ -25,20 +29,45 @@ def test_killed_engines_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     files = golden_rows(seed=3)
     write_golden(files, tmp_path / "in")
     for progress in (1, 7):  # result files that must be there before the next kill
-        with started("tests.chaos.runner", tmp_path) as process:
-            _wait_for_results(tmp_path, progress, process)
-            time.sleep(rng.uniform(0, 1.5))
-            assert process.poll() is None, told(tmp_path)
-            kill(process)
+        _start_and_kill("tests.chaos.runner", tmp_path, "selected", progress, rng.uniform(0, 1.5))
     with started("tests.chaos.runner", tmp_path) as process:
         assert process.wait(PATIENCE_S) == 0, told(tmp_path)
     last = (tmp_path / "stdout").read_text(encoding="utf-8").splitlines()[-1]
     assert json.loads(last) == expected_answers(files)
 
 
-def _results(folder: Path) -> int:
-    return len(list((folder / "out").glob("selected/*.parquet")))
+@pytest.mark.slow
+def test_killed_while_rings_change_their_plan(tmp_path: Path) -> None:
+    """A query has every tuple from its first on, once, however often its ring was planned anew."""
+    rng = random.Random(os.environ.get("PENSTOCK_CHAOS_SEED", "7"))
+    (tmp_path / "in").mkdir()
+    for number in range(_FILES):
+        ids = range(number * _TUPLES, (number + 1) * _TUPLES)
+        table = pa.table({"id": pa.array(ids, pa.int64()), "name": [f"N{i:012}" for i in ids]})
+        pq.write_table(table, tmp_path / "in" / f"{number:05d}.parquet")
+    runner = "tests.chaos.generation_runner"
+    for query in ("q1", "q4", "q8"):  # whose ring is just being planned, or has just begun
+        _start_and_kill(runner, tmp_path, query, 1, rng.uniform(0, 1.0))
+    with started(runner, tmp_path) as process:
+        assert process.wait(PATIENCE_S) == 0, told(tmp_path)
+    counted = [int(n) for n in (tmp_path / "stdout").read_text().split()]
+    found = [
+        sorted(pq.read_table(tmp_path / "out" / f"q{n}").column("id").to_pylist())
+        for n in range(generation_runner.QUERIES)
+    ]
+    assert found == [list(range(ids[0], _FILES * _TUPLES)) for ids in found]
+    assert counted == [len(ids) for ids in found]
+    assert counted[-1] < counted[0]  # tuples went by while queries came
 
 
-def _wait_for_results(folder: Path, count: int, process: subprocess.Popen[bytes]) -> None:
-    wait_for(lambda: _results(folder) >= count or process.poll() is not None)
+def _start_and_kill(runner: str, folder: Path, query: str, results: int, then_s: float) -> None:
+    """Kill it a while after a query has so many files of results."""
+
+    def is_there() -> bool:
+        return len(list((folder / "out").glob(f"{query}/*.parquet"))) >= results
+
+    with started(runner, folder) as process:
+        wait_for(lambda: is_there() or process.poll() is not None)
+        time.sleep(then_s)
+        assert process.poll() is None, told(folder)
+        kill(process)

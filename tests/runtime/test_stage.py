@@ -15,6 +15,7 @@ from penstock.control.punctuation import NEVER_US
 from penstock.kernels.delays import UNKNOWN_US
 from penstock.plan.catalog import Stream, companion
 from penstock.plan.specs import Composition, Output, Partial, SlotSpec, Term, WindowSpec
+from penstock.runtime import stage as stage_module
 from penstock.runtime.per_source import Sources
 from penstock.runtime.stage import Stage, TaskReport
 from penstock.schema import Schema
@@ -89,6 +90,26 @@ def test_late_tuples_are_counted_and_kept_whatever_the_batches_are(preaggregated
     ends = [(micros(r["_first_missed"]), micros(r["_last_missed"])) for r in kept]
     assert ends == [(110, 120), (110, 110), (70, 110), (70, 70), (110, 120), (110, 110)]
     assert {micros(r["_punctuation"]) for r in kept} == {120}
+
+
+@pytest.mark.parametrize("preaggregated", [False, True])
+def test_big_batches_are_cut_and_nothing_else_changes(
+    preaggregated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = [150, 101, 62, 149, 105, 200, 150, 62, 170]
+    expected = run(times, 120, preaggregated)
+    monkeypatch.setattr(stage_module, "_LEAST_ROWS", 2)
+    monkeypatch.setattr(stage_module, "_MOST_PAIRS", 2 * len(SLOTS))
+    pieces = stage(SLOTS, preaggregated)._pieces(in_batches(times, 5))
+    assert [piece.num_rows for piece in pieces] == [2, 2, 1, 2, 2]
+    cut = run(times, 120, preaggregated)
+    assert (cut.late, cut.lost) == (expected.late, expected.lost)
+    assert cut.facts.rows == expected.facts.rows == len(times)
+    assert kept(cut) == kept(expected)
+
+
+def kept(report: TaskReport) -> list[dict[str, Any]]:
+    return pa.Table.from_batches(report.late_rows).to_pylist()
 
 
 def test_nothing_is_late_before_the_first_punctuation() -> None:

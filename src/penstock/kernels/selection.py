@@ -39,7 +39,8 @@ from penstock.kernels.jit import (
     SmallInts,
     kernel,
 )
-from penstock.kernels.tiles import Layout, TermRows, Tiles
+from penstock.kernels.terms import TermRows
+from penstock.kernels.tiles import Layout, Tiles
 from penstock.plan.specs import SlotSpec, Term
 
 TOGETHER = 5  # attributes that are combined before the next look whether any bit is left

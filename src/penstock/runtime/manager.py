@@ -242,7 +242,6 @@ class RingManager:
             if not self.is_open(ring.id):
                 return
             generation = self._generations.plan(ring)
-        extra |= generation.settings
         start = self._spark, frame, self._settings().trigger_ms, extra, generation
         if not ring.started:
             ring.start(*start)

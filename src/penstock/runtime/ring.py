@@ -93,7 +93,7 @@ class Ring:
         if self._closed:
             return
         session = spark if frame is None else frame.sparkSession
-        with ring_settings(session, settings):
+        with ring_settings(session, settings | generation.settings):
             results = ring_frame(
                 session, self.composition, self.stream, self._config, frame, generation
             )

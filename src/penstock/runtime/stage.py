@@ -44,6 +44,9 @@ _ROW = "__row"
 # rows that are looked at closely to find a better order of attributes, by the terms they cost
 _SAMPLE_TERMS = 2_000_000
 _MOST_SAMPLED, _LEAST_SAMPLED = 256, 8
+# pairs of tuple and query that a piece of a batch may have: they are held in memory, as int32
+_MOST_PAIRS = 2**28
+_LEAST_ROWS = 1024
 _FEW_SIGNATURES = 256  # are told with every report, more only when they change
 ROWS_PER_CALL = 10_000  # a bad record has at most 10,000 characters: 100 MB at the worst
 Reread = Callable[[list[str]], Iterator[pa.RecordBatch]]
@@ -150,6 +153,7 @@ class Stage:
         reread: Reread | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The stage's output; fills `report`. `reread` yields the same rows with other columns."""
+        batches = self._pieces(batches)
         if self.composition.kind == "select":
             for batch in batches:
                 seen = progress_of(batch, self.stream, epoch, report)
@@ -168,6 +172,13 @@ class Stage:
                 yield result
         if late and reread is not None:
             self._keep_late(pa.Table.from_batches(late), report, reread)
+
+    def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches cut so that even if every tuple matched every query, the matches would fit."""
+        rows = max(_LEAST_ROWS, _MOST_PAIRS // max(1, self.selection.slot_numbers.size))
+        for batch in batches:
+            for start in range(0, batch.num_rows, rows):
+                yield batch.slice(start, rows)
 
     def _select(self, batch: pa.RecordBatch, epoch: dict[str, Any], report: TaskReport) -> Matches:
         """Match a batch, in the epoch's order of attributes, and note what a better one needs."""

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.bench.select import on_spark
-from penstock.bench.select.on_spark import APART, IN_MAP, IN_READER, NUMPY, RIVALS
+from penstock.bench.select.on_spark import APART, IN_MAP, IN_READER, NARROWING, NUMPY, RIVALS
 from penstock.bench.select.spark_runs import Input, Running, run, write_input
 from penstock.bench.select.workload import Workload
 from penstock.runtime.sinks.log import ResultLog
@@ -76,6 +76,7 @@ def test_the_better_native_form_counts_extrapolated_or_not() -> None:
         ("1", APART): 100.0,
         ("1", "native, join"): 50.0,
         ("1", NUMPY): 80.0,
+        ("1", NARROWING): 160.0,
         ("1000", IN_READER): 300.0,
         ("1000", IN_MAP): 150.0,
         ("1000", APART): 1.0,
@@ -93,6 +94,16 @@ def test_the_better_native_form_counts_extrapolated_or_not() -> None:
     assert found["native_best"] == {"1": APART, "1000": "native, join"}
     assert found["ratio_vs_native"] == {"1": 4.0, "1000": 10.0}
     assert found["ratio_vs_numpy"] == {"1": 5.0}
+    assert found["ratio_vs_numpy_narrowing"] == {"1": 2.5}
+
+
+def test_who_takes_long_reads_one_micro_batch() -> None:
+    def files(engine: str, k: int) -> int:
+        return on_spark._share(engine, k, on_spark.QUICK).files
+
+    given = on_spark.QUICK.given
+    assert files(IN_READER, 100_000) == files(NUMPY, 1000) == given.files
+    assert files("native, join", 1000) == files(NUMPY, 10_000) == given.files_per_batch
 
 
 def test_a_query_each_is_extrapolated_as_far_as_native_forms_are_compared() -> None:

@@ -16,6 +16,8 @@ def test_texts_slots_and_bounds_say_the_same() -> None:
     matches = select(build_selection(slots(WORKLOAD), types(WORKLOAD.names)), batch)
     in_turn, numbers = match_in_turn(WORKLOAD, batch)
     assert numbers.size > 500
+    whole = match_in_turn(WORKLOAD, batch, narrowing=False)
+    assert np.array_equal(whole, (in_turn, numbers))
     found = zip(np.repeat(np.arange(500), np.diff(matches.offsets)), matches.slots, strict=True)
     assert sorted(found) == list(zip(in_turn, numbers, strict=True))
     for number, text in enumerate(texts(WORKLOAD)):

@@ -4,6 +4,8 @@ All read the same Parquet files in the same micro-batches and log (id, matching 
 way (`spark_runs`); every match is compared. A slow engine gets fewer of the micro-batches, and
 forms that cannot bear k queries are not asked. One StreamingQuery for each query is measured for a
 few; its time for more is taken from the line through these.
+
+`python -m penstock.bench.select.on_spark K …` runs it for these k alone, with the quick sizes.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.bench.contest import scratch
-from penstock.bench.report import Value
+from penstock.bench.report import Report, Value
 from penstock.bench.select import spark_forms as forms
 from penstock.bench.select.spark_runs import (
     Input,
@@ -38,10 +40,11 @@ from penstock.kernels.jit import Ints
 from penstock.runtime.session import start_spark
 
 Row = dict[str, Value]
-IN_READER, IN_MAP, NUMPY = "penstock", "penstock, DataFrame", "NumPy in mapInArrow"
+IN_READER, IN_MAP = "penstock", "penstock, DataFrame"
+NUMPY = "NumPy in mapInArrow"  # whole columns: what one would write
+NARROWING = "NumPy in mapInArrow, narrowing"  # on the rows that are left, which is faster
 APART = "native, a query each"
 _MOST_IN_MAP = 10_000  # queries; to register more of them twice takes too long
-_MANY = 1000  # queries from which on native forms take long
 _CHECKED_PAIRS = 100_000_000  # of tuple and query, that NumPy checks beside the engines
 _NO_WHOLE_STAGE = {"spark.sql.codegen.wholeStage": "false"}
 
@@ -61,7 +64,12 @@ NATIVE = {
     "native, join": Rival(forms.joined, 1000, {}),
 }
 MOST_NATIVE = max(rival.most for rival in NATIVE.values())
-RIVALS = NATIVE | {NUMPY: Rival(forms.in_numpy, 10_000, {})}
+RIVALS = NATIVE | {
+    NUMPY: Rival(partial(forms.in_numpy, narrowing=False), 10_000, {}),
+    NARROWING: Rival(partial(forms.in_numpy, narrowing=True), 10_000, {}),
+}
+# queries from which on an engine takes long: it reads one micro-batch
+_MANY = dict.fromkeys(NATIVE, 1000) | {NUMPY: 10_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +84,7 @@ class Sizes:
 
 
 FULL = Sizes(Input(16, 500_000, 4), (1, 10, 100, 1000, 10_000, 100_000), 300.0, 3, 100)
-QUICK = Sizes(Input(8, 250_000, 4), (1, 10, 1000, 10_000), 90.0, 1, 0)
+QUICK = Sizes(Input(8, 250_000, 4), (1, 10, 100, 1000, 10_000), 120.0, 1, 0)
 
 
 def measure(quick: bool) -> tuple[list[Row], dict[str, Any], bool]:
@@ -140,8 +148,8 @@ def _compare(spark: SparkSession, files: Path, sizes: Sizes, k: int) -> list[Row
 
 
 def _share(engine: str, k: int, sizes: Sizes) -> Input:
-    """What an engine reads: native forms one micro-batch of it if the queries are many."""
-    if engine not in NATIVE or k < _MANY:
+    """What an engine reads: one micro-batch of it if that takes long enough."""
+    if k < _MANY.get(engine, k + 1):
         return sizes.given
     return replace(sizes.given, files=sizes.given.files_per_batch)
 
@@ -227,9 +235,8 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
         "native_best": best,
         "native_tuples_per_s": {k: rates[k][name] for k, name in best.items()},
         "ratio_vs_native": {k: rates[k][IN_READER] / rates[k][name] for k, name in best.items()},
-        "ratio_vs_numpy": {
-            k: found[IN_READER] / found[NUMPY] for k, found in rates.items() if NUMPY in found
-        },
+        "ratio_vs_numpy": _ratios(rates, NUMPY),
+        "ratio_vs_numpy_narrowing": _ratios(rates, NARROWING),
         **{
             figure: {str(r["queries"]): r.get(figure) for r in rows if r["engine"] == IN_READER}
             for figure in ("register_s", "add_query_ms", "driver_mb", "worker_mb")
@@ -237,5 +244,23 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
+def _ratios(rates: dict[str, dict[str, float]], rival: str) -> dict[str, float]:
+    return {k: found[IN_READER] / found[rival] for k, found in rates.items() if rival in found}
+
+
 def _say(text: str) -> None:
     print(f"select on Spark: {text}", file=sys.stderr, flush=True)
+
+
+def main(queries: Sequence[int]) -> int:
+    spark = start_spark()
+    try:
+        rows, figures, agrees = contest(spark, replace(QUICK, queries=queries))
+    finally:
+        spark.stop()
+    Report("select on Spark", True, rows, figures, agrees).show()
+    return 0 if agrees else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main([int(k) for k in sys.argv[1:]]))

@@ -48,12 +48,14 @@ def joined(workload: Workload, stream: DataFrame) -> list[DataFrame]:
     return [stream.join(asked, F.expr(holds)).select("id", "__slot")]
 
 
-def in_numpy(workload: Workload, stream: DataFrame) -> list[DataFrame]:
-    """One predicate after the other in mapInArrow, on the rows that are left."""
+def in_numpy(workload: Workload, stream: DataFrame, narrowing: bool) -> list[DataFrame]:
+    """One predicate after the other in mapInArrow, on whole columns or on the rows left."""
+
+    names = list(workload.names)
 
     def match(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            row, number = match_in_turn(workload, batch.select(list(workload.names)))
+            row, number = match_in_turn(workload, batch.select(names), narrowing)
             starts = np.flatnonzero(np.diff(row, prepend=-1))
             offsets = pa.array(np.append(starts, row.size).astype(np.int32))
             lists = pa.ListArray.from_arrays(offsets, pa.array(number.astype(np.int32)))

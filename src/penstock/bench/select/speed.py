@@ -56,24 +56,44 @@ def kernel_row(k: int) -> tuple[dict[str, Value], bool]:
     return row, np.array_equal(np.sort(found), row_of * k + number_of)
 
 
-def match_in_turn(workload: Workload, batch: pa.RecordBatch) -> tuple[Ints, Ints]:
-    """Rows and query numbers of all matches, by row, then by query."""
+def match_in_turn(
+    workload: Workload, batch: pa.RecordBatch, narrowing: bool = True
+) -> tuple[Ints, Ints]:
+    """Rows and query numbers of all matches, by row, then by query: a predicate at a time.
+
+    On the rows that are left of the predicates before it (`narrowing`), or on whole columns.
+    """
     columns = [column.to_numpy() for column in batch.columns]
     lasts = [domain - 1 for domain in workload.domains]
-    low, high = (ends.tolist() for ends in bounds(workload))
+    find = _narrow if narrowing else _mask
     found = []
-    for lows, highs in zip(low, high, strict=True):
-        left = None
-        for column, first, last, end in zip(columns, lows, highs, lasts, strict=True):
-            if first > 0 or last < end:
-                values = column if left is None else column[left]
-                holds = np.flatnonzero((first <= values) & (values <= last))
-                left = holds if left is None else left[holds]
-        found.append(np.arange(batch.num_rows) if left is None else left)
+    for lows, highs in zip(*(ends.tolist() for ends in bounds(workload)), strict=True):
+        used = [
+            (column, first, last)
+            for column, first, last, end in zip(columns, lows, highs, lasts, strict=True)
+            if first > 0 or last < end
+        ]
+        found.append(find(used, batch.num_rows))
     matched = np.concatenate(found)
     numbers = np.repeat(np.arange(len(found)), [left.size for left in found])
     order = np.argsort(matched, kind="stable")
     return matched[order], numbers[order]
+
+
+def _narrow(used: list[tuple[Ints, int, int]], rows: int) -> Ints:
+    left = None
+    for column, first, last in used:
+        values = column if left is None else column[left]
+        holds = np.flatnonzero((first <= values) & (values <= last))
+        left = holds if left is None else left[holds]
+    return np.arange(rows) if left is None else left
+
+
+def _mask(used: list[tuple[Ints, int, int]], rows: int) -> Ints:
+    holds = np.ones(rows, dtype=bool)
+    for column, first, last in used:
+        holds &= (first <= column) & (column <= last)
+    return np.flatnonzero(holds)
 
 
 def _add_query_s(selection: Selection, workload: Workload) -> float:

@@ -1,0 +1,33 @@
+"""Queries that make a ring change its plan, registered one by one: WORKSPACE INPUT OUTPUT."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from penstock import Engine
+
+QUERIES = 10
+STREAM = (
+    "CREATE STREAM S (id BIGINT, name STRING) WITH "
+    "(source = 'file', path = '{folder}', format = 'parquet', max_files_per_batch = 1)"
+)
+
+
+def main(workspace: str, folder: str, out: str) -> None:
+    settings = {"cores": 2, "memory": "1g", "trigger_ms": 10, "parallelism": 2}
+    with Engine(workspace=workspace, settings=settings) as engine:
+        if engine.catalog.get("S") is None:
+            engine.execute(STREAM.format(folder=folder))
+        known = {query.name for query in engine.queries()}
+        for number in range(QUERIES):
+            name = f"q{number}"
+            if name not in known:  # all tuples, by an attribute that no other query needs
+                text = f"SELECT id FROM S WHERE substring(name, 1, {number + 1}) >= 'N'"
+                engine.register(text, name, sink={"sink": "parquet", "path": str(Path(out) / name)})
+        engine.await_idle(timeout=300)
+        print(*(query.status.rows for query in engine.queries()), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
