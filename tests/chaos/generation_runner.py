@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from tests.chaos.processes import wait_for
+
 from penstock import Engine
 
-QUERIES = 10
+QUERIES = 4
 STREAM = (
     "CREATE STREAM S (id BIGINT, name STRING) WITH "
     "(source = 'file', path = '{folder}', format = 'parquet', max_files_per_batch = 1)"
@@ -24,7 +26,9 @@ def main(workspace: str, folder: str, out: str) -> None:
             name = f"q{number}"
             if name not in known:  # all tuples, by an attribute that no other query needs
                 text = f"SELECT id FROM S WHERE substring(name, 1, {number + 1}) >= 'N'"
-                engine.register(text, name, sink={"sink": "parquet", "path": str(Path(out) / name)})
+                sink = {"sink": "parquet", "path": str(Path(out) / name)}
+                query = engine.register(text, name, sink=sink)
+                wait_for(lambda query=query: query.status.rows > 0)  # the next one must not see all
         engine.await_idle(timeout=300)
         print(*(query.status.rows for query in engine.queries()), flush=True)
 

@@ -17,6 +17,7 @@ from penstock import Engine, EngineError
 from penstock.control import mode
 from penstock.runtime.query import Query
 from penstock.runtime.ring import Ring
+from penstock.schema import arrow_type
 from penstock.testing import ScriptedStream, quick_engine
 
 COLUMNS = "id BIGINT, name STRING"
@@ -100,6 +101,36 @@ def test_few_queries_run_in_sparks_own_code_and_change_over_as_they_grow(
     assert ids(third) == list(range(103, 300, 10))
     assert ids(late) == [250]
     assert len(engine.rings()) == 1
+
+
+def test_results_have_the_same_types_whoever_selects(engine: Engine, inbox: Path) -> None:
+    columns = (
+        "a BOOLEAN, b TINYINT, c SMALLINT, d INT, e BIGINT, f FLOAT, g DOUBLE, h DECIMAL(10,2), "
+        "i DECIMAL(38,4), j STRING, k DATE, l TIMESTAMP, m TIMESTAMP_NTZ, n BINARY"
+    )
+    files = engine.spark.readStream.schema(columns).option("maxFilesPerTrigger", 1)
+    engine.stream("T", files.parquet(str(inbox)))
+    row = engine.spark.sql(
+        "SELECT true a, 1Y b, 2S c, 3 d, 4L e, float('nan') f, -0.0D g, 1.25BD h, 2.5BD i, 'x' j, "
+        "DATE '1960-01-01' k, TIMESTAMP '1960-01-01 00:00:00.5' l, "
+        "TIMESTAMP_NTZ '2200-01-01 00:00:00' m, X'00ff' n UNION ALL SELECT "
+        + ", ".join(["NULL"] * 14)
+    )
+    row = row.selectExpr(*(f"CAST({n} AS {t}) {n}" for n, t in map(str.split, columns.split(", "))))
+    query = engine.register("SELECT * FROM T WHERE d IS NULL OR d > 0")
+    for number, place in enumerate(("spark", "stage")):
+        assert modes(engine) == [place]
+        row.coalesce(1).write.mode("append").parquet(str(inbox))
+        engine.await_idle()
+        if number == 0:
+            engine.register("SELECT * FROM T WHERE d > 1")
+    found = query.results()  # tables of different types would not go together
+    assert found.num_rows == 4
+    assert found.schema.types == [
+        arrow_type(f.type) for f in engine.catalog.require("T").schema.fields
+    ]
+    rows = [repr(r) for r in found.to_pylist()]
+    assert sorted(rows[:2]) == sorted(rows[2:])
 
 
 def test_calm_queries_go_back_to_sparks_own_code_while_tuples_flow(

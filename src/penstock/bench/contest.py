@@ -103,7 +103,7 @@ def run_penstock(
 ) -> Outcome:
     rows = [Rows() for _ in queries]
     with scratch() as directory, Engine(spark, directory / "workspace") as engine:
-        inbox = first_file(files, directory)
+        inbox = first_files(files, directory)
         engine.execute(
             f"CREATE STREAM S ({COLUMNS}) WITH (source = 'file', format = 'parquet', "
             f"path = '{inbox}', max_files_per_batch = {files_per_batch}, event_time = 'ts', "
@@ -130,7 +130,7 @@ def run_native(
     """The queries as one StreamingQuery each, all at the same time."""
     rows = [Rows() for _ in queries]
     with scratch() as directory, session_settings(spark, NATIVE_STORES[store]):
-        inbox = first_file(files, directory)
+        inbox = first_files(files, directory)
         begin = time.perf_counter()
         running = []
         try:
@@ -149,17 +149,17 @@ def run_native(
                 streaming.stop()
 
 
-def first_file(files: Path, directory: Path) -> Path:
+def first_files(files: Path, directory: Path, count: int = 1) -> Path:
     inbox = directory / "inbox"
     inbox.mkdir()
-    first = min(files.iterdir())
-    os.link(first, inbox / first.name)
+    for file in sorted(files.iterdir())[:count]:
+        os.link(file, inbox / file.name)
     return inbox
 
 
-def other_files(files: Path, inbox: Path, most: int | None = None) -> None:
-    """All files but the first, or so many of them."""
-    for file in sorted(files.iterdir())[1:][:most]:
+def other_files(files: Path, inbox: Path, first: int = 1, most: int | None = None) -> None:
+    """All files but the first ones, or so many of them."""
+    for file in sorted(files.iterdir())[first:][:most]:
         os.link(file, inbox / file.name)
 
 

@@ -222,7 +222,8 @@ def _running_clock(times: Ints, valid: Flags, clock: int, trust: int) -> Ints:
     """The clock when each row came; as in `_scan`."""
     found = np.empty(times.size, np.int64)
     for i in range(times.size):
-        if valid[i] and times[i] > clock and _apart(times[i], clock) <= trust:
+        known = clock != UNKNOWN_US
+        if known and valid[i] and times[i] > clock and _apart(times[i], clock) <= trust:
             clock = times[i]
         found[i] = clock
     return found
@@ -246,9 +247,9 @@ def _scan(
         time = ts_us[i]
         last_event = max(last_event, time)
         now = arrival_us[i] if arrival_us.size > 0 else time
-        plausible = True
+        plausible = clock != unknown
         if now > clock:
-            if _apart(now, clock) <= trust:
+            if plausible and _apart(now, clock) <= trust:
                 clock = now
             else:
                 jump = now if jump == unknown else min(jump, now)

@@ -3,7 +3,7 @@
     rows with the stage inside ─┐
                                 ├─ union ─ group by (slot, window end, keys) ─ outputs     WINDOW
     punctuation ────────────────┘
-    rows with the stage inside ─ outputs                                                    SELECT
+    rows with the stage inside ─ outputs, if Spark has any to compute                       SELECT
 
 Both inputs of a WINDOW ring carry a watermark on `__end` with no delay. Spark's watermark is the
 lower of the two, and no window row lies at or below the punctuation of its micro-batch: so Spark
@@ -25,6 +25,7 @@ from penstock.plan.catalog import Stream
 from penstock.plan.specs import Attribute, Composition, SlotSpec
 from penstock.runtime.config import EPOCH, SHIFT_US, TRUE_END, StageConfig
 from penstock.runtime.datasource import run_in_map
+from penstock.runtime.packing import PACKED, packed_columns
 from penstock.schema import Field, Schema
 
 _HAVING = "__having"
@@ -94,6 +95,8 @@ def ring_frame(
         rows = _native(_raw(spark, stream, config, frame, native=True), generation.native)
     else:
         rows = _staged(spark, composition, stream, config, frame, generation)
+    if PACKED in rows.columns:
+        return rows
     if composition.kind == "select":
         return rows.select("__slots", *_named(composition))
     punctuation = (
@@ -123,6 +126,8 @@ def _staged(
 ) -> DataFrame:
     """Tuples after the stage."""
     text, ddl = json.dumps(asdict(config)), stage_ddl(composition, stream)
+    if packed_columns(composition, stream) is not None:
+        ddl = f"{PACKED} binary"
     if runs_in_reader(composition, stream):
         return _own_rows(spark, text, ddl, "stage")
     raw = _raw(spark, stream, config, frame, native=False)

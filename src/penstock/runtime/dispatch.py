@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from penstock.runtime.packing import unpacked
 from penstock.runtime.sinks.live import Subscribers
 from penstock.runtime.sinks.log import ResultLog
 from penstock.runtime.sinks.matched import (
@@ -118,7 +119,7 @@ class Dispatcher:
             self.sinks.pop(slot, None)
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        results = frame.toArrow()
+        results = unpacked(frame.toArrow())
         self.batches += 1
         self.finish(batch, self._dispatch(results, batch) if results.num_rows else {})
 

@@ -69,6 +69,7 @@ class RingEpochs:
     trust_us: int
     hold: bool  # bounded run: nothing is late until everything is read
     through: int = -1
+    last_tuples: int = 0  # read in the last epoch that had a report
     last_version: int | None = None  # epochs carry no later one until the ring's plan can serve it
     flushing: bool = False
     windows: tuple[int, int, int] = (-1, 0, 0)  # registry version, longest RANGE, least SLIDE
@@ -301,7 +302,7 @@ class EpochKeeper:
                 state.ordering.observe(reduce(merge_order_facts, (r.order for r in reports)))
                 grain_us = self._windows(state)[1]
                 state.disorder.observe(whole, _merged(reports), self._clock_us(), grain_us)
-                state.through = number
+                state.through, state.last_tuples = number, whole.rows + whole.untimed
                 with self._registry.change():
                     self._registry.count_late(late, lost)
                     self._save(state)
@@ -334,6 +335,10 @@ class EpochKeeper:
             return None
         with state.guard:
             return state.disorder.metrics()
+
+    def last_tuples(self, ring: str) -> int:
+        """How many tuples a ring read in the last micro-batch that read any."""
+        return 0 if (state := self._rings.get(ring)) is None else state.last_tuples
 
     def ordering(self, ring: str) -> dict[str, Any]:
         """In which order a ring's attributes are looked up, and what that costs."""

@@ -484,11 +484,15 @@ class RingManager:
                     "stream": row.stream,
                     "queries": self._registry.count_queries(row.id),
                     "state": "waiting" if waiting else row.state,
-                    **({} if ring is None else ring.progress() | self._selection(ring)),
+                    **({} if ring is None else self._progress(ring) | self._selection(ring)),
                     "error": row.error,
                 }
             )
         return found
+
+    def _progress(self, ring: Ring) -> dict[str, Any]:
+        counted = None if ring.place == "spark" else self._epochs.last_tuples(ring.id)
+        return ring.progress(counted)
 
     def _selection(self, ring: Ring) -> dict[str, Any]:
         """Who evaluates predicates, and in which order; derived attributes by their SQL."""

@@ -149,15 +149,24 @@ class Ring:
             return False
         return _TRANSIENT.search(str(self._query.exception())) is not None
 
-    def progress(self) -> dict[str, Any]:
-        """Figures of the last micro-batch: id, duration, rows."""
+    def progress(self, tuples: int | None) -> dict[str, Any]:
+        """Figures of the last micro-batch, which read so many tuples; None: as Spark counts them.
+
+        Where the stage runs in the reader, Spark sees only what it leaves of the tuples.
+        """
         last = None if self._query is None else self._query.lastProgress
         if last is None:
             return {}
+        took = last["durationMs"]
+        rows_per_s = last["processedRowsPerSecond"]
+        if tuples is not None:  # without addBatch Spark only looked whether there is anything to do
+            rows_per_s = (
+                1000 * tuples / max(1, took["triggerExecution"]) if "addBatch" in took else 0.0
+            )
         return {
             "batch": last["batchId"],
-            "batch_ms": last["durationMs"].get("triggerExecution", 0),
-            "rows_per_s": last["processedRowsPerSecond"],
+            "batch_ms": took.get("triggerExecution", 0),
+            "rows_per_s": rows_per_s,
             "state_rows": sum(s["numRowsTotal"] for s in last["stateOperators"]),
         }
 

@@ -34,6 +34,7 @@ from penstock.plan.catalog import Stream
 from penstock.plan.codec import composition_from, slot_from, stream_from
 from penstock.plan.specs import Composition, SlotSpec
 from penstock.runtime.config import SHIFT_US, TRUE_END, StageConfig
+from penstock.runtime.packing import pack, packed_columns, to_ipc
 from penstock.runtime.per_source import Sources
 from penstock.runtime.service import ask
 from penstock.schema import arrow_type
@@ -72,7 +73,7 @@ class TaskReport:
         position = 0
         for kind, piece, batch in rows:
             for start in range(0, batch.num_rows, ROWS_PER_CALL):
-                body = _ipc([batch.slice(start, ROWS_PER_CALL)])
+                body = to_ipc(batch.slice(start, ROWS_PER_CALL))
                 message = {**whole, "kind": kind, "piece": piece, "position": position}
                 ask(config.address, "rows", message, [body])
                 position += 1
@@ -93,14 +94,6 @@ class TaskReport:
             self.sources[key] = facts if known is None else merge_facts(known, facts)
 
 
-def _ipc(batches: Sequence[pa.RecordBatch]) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
-
-
 @dataclass(slots=True)
 class Stage:
     """A ring's first stage, at one registry version; `change` brings it to a later one."""
@@ -109,6 +102,7 @@ class Stage:
     stream: Stream
     types: dict[str, str]
     selection: Selection
+    packed: tuple[str, ...] | None  # the columns that leave it, packed; None: all shipped, as rows
     version: int = 0
     slots: list[SlotSpec] = field(default_factory=list)  # of a WINDOW ring: its windows, no terms
     usage_told: int = -1  # version whose use of attributes the engine knows
@@ -118,7 +112,8 @@ class Stage:
         """A stage without slots."""
         types = {f.name: f.type for f in stream.schema.fields}
         types |= {a.name: a.type for a in composition.derived}
-        return cls(composition, stream, types, Selection(types))
+        packed = packed_columns(composition, stream)
+        return cls(composition, stream, types, Selection(types), packed)
 
     def change(self, version: int, added: Sequence[SlotSpec], dropped: Sequence[int] = ()) -> None:
         """Go on to another version; the work is that of what changed."""
@@ -160,7 +155,7 @@ class Stage:
                 report.facts = merge_facts(report.facts, seen)
                 matches = self._select(batch, epoch, report)
                 if len(matches.slots):
-                    yield self._ship(batch, matches)
+                    yield from self._ship(batch, matches)
             return
         first_row, late = 0, []
         for batch in batches:
@@ -213,15 +208,21 @@ class Stage:
         self.usage_told = self.version
         return dict(usage)
 
-    def _ship(self, batch: pa.RecordBatch, matches: Matches) -> pa.RecordBatch:
+    def _ship(self, batch: pa.RecordBatch, matches: Matches) -> Iterator[pa.RecordBatch]:
+        """The tuples that any query wants, with the slots of those that do."""
         counts = np.diff(matches.offsets)
         kept = np.flatnonzero(counts)
         ids = self.selection.slot_numbers.astype(np.int32)[matches.slots]
         offsets = np.concatenate([[0], np.cumsum(counts[kept])]).astype(np.int32)
         lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(ids))
-        rows = batch.select(list(self.composition.shipped)).take(pa.array(kept))
-        names = ["__slots", *self.composition.shipped]
-        return pa.RecordBatch.from_arrays([lists, *rows.columns], names=names)
+        wanted = self.composition.shipped if self.packed is None else self.packed
+        columns = [batch.column(name).take(pa.array(kept)) for name in wanted]
+        if self.packed is None:
+            yield pa.RecordBatch.from_arrays([lists, *columns], names=["__slots", *wanted])
+            return
+        columns = [c.cast(arrow_type(self.types[n])) for c, n in zip(columns, wanted, strict=True)]
+        names = [f"__o{i}" for i in range(len(columns))]
+        yield from pack(pa.RecordBatch.from_arrays([lists, *columns], names=["__slots", *names]))
 
     def _window_rows(
         self, batch: pa.RecordBatch, epoch: dict[str, Any], report: TaskReport

@@ -28,6 +28,7 @@ from penstock.bench.select.spark_runs import (
     Input,
     Outcome,
     Start,
+    large_file,
     native,
     penstock,
     run,
@@ -156,7 +157,7 @@ def _share(engine: str, k: int, sizes: Sizes) -> Input:
 
 def checked(files: Path, workload: Workload) -> tuple[int, Ints]:
     """So many of the first tuples, and their matches, one predicate after the other."""
-    table = pq.read_table(sorted(files.iterdir())[1], columns=list(workload.names))
+    table = pq.read_table(large_file(files), columns=list(workload.names))
     batch = table.slice(0, _CHECKED_PAIRS // workload.k).combine_chunks().to_batches()[0]
     row, number = match_in_turn(workload, batch)
     return batch.num_rows, row * workload.k + number

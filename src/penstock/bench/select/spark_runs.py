@@ -1,9 +1,9 @@
 """One run on Spark: every engine gets the same files and micro-batches and writes the same log.
 
-An engine starts on a directory that holds one small file and runs until it is idle: `start_s`. Then
-the other files come in at once; `seconds` is the time until the last matches are in the log. A
-rival that is not done after `limit_s` is stopped: what counts are the micro-batches in its log, the
-same as everybody's, only fewer.
+An engine starts on a directory with a small file for each core, so that all workers know the
+queries, and runs until it is idle: `start_s`. Then the other files come in at once; `seconds` is
+the time until the last matches are in the log. A rival that is not done after `limit_s` is stopped:
+what counts are the micro-batches in its log, the same as everybody's, only fewer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.bench.contest import first_file, other_files, scratch
+from penstock.bench.contest import first_files, other_files, scratch
 from penstock.bench.machine import cpu_seconds, python_memory_mb
 from penstock.bench.select.workload import Workload, rows, texts
 from penstock.kernels.jit import Ints
@@ -31,7 +31,7 @@ from penstock.runtime.session import session_settings
 from penstock.runtime.sinks.log import ResultLog
 from penstock.runtime.sinks.matched import matched_rows
 
-_FIRST_ROWS = 2000
+_FIRST_FILES, _FIRST_ROWS = 2, 2000
 _TIMEOUT_S = 3600.0
 _ADDED = 20  # queries that are registered while the ring runs
 
@@ -53,17 +53,22 @@ def columns(workload: Workload) -> str:
 
 
 def write_input(directory: Path, workload: Workload, given: Input) -> None:
-    """Files of tuples numbered from 0 on; those of the first, small file are below 0."""
+    """Files of tuples numbered from 0 on; those of the first, small files are below 0."""
     directory.mkdir(parents=True)
-    starts = [-_FIRST_ROWS, *range(0, given.rows, given.rows_per_file)]
-    for number, start in enumerate(starts):
-        count = given.rows_per_file if number else _FIRST_ROWS
+    small = [(-n * _FIRST_ROWS, _FIRST_ROWS) for n in range(_FIRST_FILES, 0, -1)]
+    large = [(n * given.rows_per_file, given.rows_per_file) for n in range(given.files)]
+    for number, (start, count) in enumerate(small + large):
         batch = rows(workload, count, given.seed + number)
         ids = pa.array(np.arange(start, start + count))
         path = directory / f"part-{number:05d}.parquet"
         pq.write_table(pa.table([ids, *batch.columns], ["id", *batch.schema.names]), path)
         seconds = 1_700_000_000 + number  # every engine reads the oldest file first
         os.utime(path, (seconds, seconds))
+
+
+def large_file(directory: Path) -> Path:
+    """The file whose tuples begin at 0."""
+    return sorted(directory.iterdir())[_FIRST_FILES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +107,13 @@ Start = Callable[[Path, Path], Running]  # of an inbox and a directory of its ow
 
 def run(files: Path, given: Input, limit_s: float, start: Start) -> Outcome:
     with scratch() as directory:
-        inbox = first_file(files, directory)
+        inbox = first_files(files, directory, _FIRST_FILES)
         begin = time.time()
         running = start(inbox, directory)
         try:
             started = running.await_idle(limit_s)
             ready, used = time.time(), cpu_seconds()
-            other_files(files, inbox, given.files)
+            other_files(files, inbox, _FIRST_FILES, given.files)
             finished = started and running.await_idle(limit_s)
             now, memory_mb = cpu_seconds(), python_memory_mb()
             add_query_ms = _add_queries_ms(running)

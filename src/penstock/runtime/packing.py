@@ -1,0 +1,61 @@
+"""Arrow batches as single binary values: what Spark moves without looking inside.
+
+A ring whose results are columns as they came needs nothing of Spark but to carry them: a blob costs
+the JVM a copy, where rows would be taken apart and put together again twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from penstock.language.render import quote_name
+from penstock.plan.catalog import Stream
+from penstock.plan.specs import Composition
+from penstock.schema import arrow_type
+
+PACKED = "__packed"
+_MOST_BYTES = 2**21  # about; Spark holds several at once
+
+
+def packed_columns(composition: Composition, stream: Stream) -> tuple[str, ...] | None:
+    """The columns that a SELECT ring's results consist of; None if Spark has to compute some."""
+    if composition.kind != "select":
+        return None
+    plain = {quote_name(name): name for name in composition.shipped}
+    names = tuple(plain.get(output.sql, "") for output in composition.outputs)
+    types = {f.name: f.type for f in stream.schema.fields}
+    return names if all(_is_known(types.get(name)) for name in names) else None
+
+
+def _is_known(type_: str | None) -> bool:
+    """Whether Arrow data of the type is the same whoever made it, Spark or a source."""
+    try:
+        return type_ is not None and not pa.types.is_nested(arrow_type(type_))
+    except KeyError:
+        return False
+
+
+def pack(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch as rows of one blob each."""
+    pieces = -(-batch.nbytes // _MOST_BYTES)
+    rows = max(1, -(-batch.num_rows // max(1, pieces)))
+    for start in range(0, batch.num_rows, rows):
+        blob = to_ipc(batch.slice(start, rows))
+        yield pa.RecordBatch.from_arrays([pa.array([blob], pa.binary())], names=[PACKED])
+
+
+def unpacked(table: pa.Table) -> pa.Table:
+    """What is in the blobs of a table, or the table itself if it has none."""
+    if PACKED not in table.schema.names or not table.num_rows:
+        return table
+    blobs = (blob.as_buffer() for blob in table.column(PACKED))
+    return pa.concat_tables(pa.ipc.open_stream(blob).read_all() for blob in blobs)
+
+
+def to_ipc(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
