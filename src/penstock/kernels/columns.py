@@ -114,8 +114,8 @@ def string_ranks(column: pa.Array) -> Ints:
 
 
 def string_bytes(values: pa.Array) -> tuple[Ints, Bytes]:
-    """Offsets and UTF-8 bytes of a string array without NULL."""
-    values = values.cast(pa.large_string())
+    """Offsets and bytes of a string or binary array; arbitrary where it is NULL."""
+    values = values.cast(pa.large_binary())
     _, offsets, data = values.buffers()
     if len(values) == 0:
         return np.zeros(1, np.int64), np.empty(0, np.uint8)

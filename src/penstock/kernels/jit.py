@@ -22,7 +22,9 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 import numpy.typing as npt
+from llvmlite import ir
 from numba import types
+from numba.extending import intrinsic
 
 Ints = npt.NDArray[np.int64]
 SmallInts = npt.NDArray[np.int32]
@@ -37,6 +39,7 @@ def _array(element: Any, dimensions: int = 1, readonly: bool = True) -> Any:
 
 
 INT = types.int64
+FLAG = types.boolean
 DOUBLE = types.float64
 INTS = _array(types.int64)
 INT_ROWS = _array(types.int64, 2)
@@ -48,7 +51,17 @@ BYTES = _array(types.uint8)
 WORDS = _array(types.uint64)
 WORD_ROWS = _array(types.uint64, 2)
 BYTE_ROWS = _array(types.uint8, 2)
+CHANGED_INTS = _array(types.int64, readonly=False)
+CHANGED_INT_ROWS = _array(types.int64, 2, readonly=False)
+CHANGED_BYTES = _array(types.uint8, readonly=False)
 CHANGED_WORD_ROWS = _array(types.uint64, 2, readonly=False)
+
+
+def named_tuple(class_: type, *fields: Any) -> Any:
+    """The type of an argument that bundles others."""
+    type_: Any = types.NamedTuple
+    return type_(fields, class_)
+
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -69,8 +82,34 @@ def kernel(*arguments: Any) -> Callable[[Function], Function]:
 
 
 def inner(function: Function) -> Function:
-    """Compile a function that only kernels of the same file call; it is inlined into them."""
-    return cast(Function, numba.njit(nogil=True, fastmath=False)(function))
+    """Compile a function that only kernels of the same file call; it is inlined into them.
+
+    It may not make arrays: so those it is given need no reference counts, which would cost more
+    than what small functions do.
+    """
+    options: dict[str, Any] = {"forceinline": True, "_nrt": False}
+    return cast(Function, numba.njit(nogil=True, fastmath=False, **options)(function))
+
+
+def _prefetch(_typing: Any, array: Any, _index: Any) -> Any:
+    """In a kernel: ask for the cache line of an element, by its flat index, and do not wait."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        place, number = builder.gep(data, [arguments[1]]), ir.IntType(32)
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch",
+            [place.type],
+            ir.FunctionType(ir.VoidType(), [place.type, number, number, number]),
+        )
+        to_write, near, data_cache = number(1), number(3), number(1)
+        builder.call(function, [place, to_write, near, data_cache])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
+
+
+prefetch: Any = intrinsic(_prefetch)
 
 
 def _jit(function: Function, arguments: tuple[Any, ...], cache: bool) -> Function:

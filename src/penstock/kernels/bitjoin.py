@@ -1,0 +1,346 @@
+"""The kernels of an n-way stream join on a bit-vector hash table (`kernels.bit_table`).
+
+One entry per key holds a bit for each stream, set while the stream has a live tuple with this key,
+and for each stream the chain of these tuples, newest first. An arriving tuple is linked, its bit
+set, and only if all bits are set are the chains of the other streams looked at: one check, no join
+order (Kwon, Kim, Lee, Kim: An Efficient M-way Stream Join Algorithm Exploiting a Bit-vector Hash
+Table). A combination is found by its last member to arrive, so exactly once.
+
+With t the latest time of a combination, all its members must satisfy t - time <= range. So on the
+way to a combination two numbers tell all: the latest time so far, and the least time + range; it is
+dead as soon as the former exceeds the latter, and no further member can revive it.
+
+A tuple is live while its time is not below the limit of its stream. The first tuple of a chain is
+always live: `expire` sees to it, and clears the bit of an empty chain. Dead tuples further down are
+unlinked when a walk meets them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.kernels.bit_table import (
+    ADDED,
+    ARRIVALS,
+    BITS,
+    DEPTH,
+    ENTRIES,
+    ENTRY,
+    FOUND,
+    FULL,
+    HASH,
+    HEADS,
+    IN_USE,
+    KEPT,
+    LATEST,
+    LEAST,
+    LIMIT,
+    LIVE,
+    NEXT,
+    NONE,
+    NUMBER,
+    ONES,
+    PATH,
+    POSITION,
+    RANGE,
+    TABLE,
+    TIME,
+    TUPLES,
+    WALK,
+    Arrivals,
+    Table,
+    Walk,
+)
+from penstock.kernels.columns import INT64_MAX
+from penstock.kernels.jit import (
+    CHANGED_INT_ROWS,
+    FLAG,
+    INT,
+    SMALL_INTS,
+    Ints,
+    SmallInts,
+    inner,
+    kernel,
+    prefetch,
+)
+
+_LOW = 0xFFFFFFFF
+_AHEAD = 16  # tuples
+
+
+@inner
+def _plus(a: int, b: int) -> int:
+    """a + b, or the largest integer if that is more, or if b is: a range without end."""
+    return INT64_MAX if a > INT64_MAX - b or b == INT64_MAX else a + b
+
+
+@inner
+def _fetch(table: Table, hashes: Ints, i: int) -> None:
+    """Ask early for what later tuples need: a slot, and soon after the entry it leads to."""
+    places, last = table.slots.size - 1, hashes.size - 1
+    prefetch(table.slots, hashes[min(i + 2 * _AHEAD, last)] & places)
+    slot = table.slots[hashes[min(i + _AHEAD, last)] & places]
+    if slot != 0:
+        prefetch(table.entries, ((slot & _LOW) - 1) * table.entries.shape[1])
+
+
+@inner
+def _entry_of(table: Table, hash_: int) -> int:
+    """The entry of a key; a new one if it has none."""
+    last = table.slots.size - 1
+    place = hash_ & last
+    while True:
+        slot = table.slots[place]
+        if slot == 0:
+            break
+        entry: int = (slot & _LOW) - 1
+        if (slot ^ hash_) >> 32 == 0 and table.entries[entry, HASH] == hash_:
+            return entry
+        place = (place + 1) & last
+    entry = table.figures[ENTRIES]
+    table.figures[ENTRIES] += 1
+    table.slots[place] = (hash_ & ~_LOW) | (entry + 1)
+    entries = table.entries
+    entries[entry, HASH] = hash_
+    entries[entry, BITS] = 0
+    for column in range(HEADS, entries.shape[1]):
+        entries[entry, column] = NONE
+    return entry
+
+
+@inner
+def _link(table: Table, entry: int, stream: int, time: int, number: int) -> None:
+    """Append a tuple and set its bit."""
+    figures, entries, tuples = table.figures, table.entries, table.tuples
+    place = figures[TUPLES]
+    figures[TUPLES] += 1
+    figures[KEPT] += 1
+    table.streams[place] = stream
+    tuples[place, TIME] = time
+    tuples[place, NUMBER] = number
+    tuples[place, NEXT] = entries[entry, HEADS + stream]
+    tuples[place, ENTRY] = entry
+    entries[entry, HEADS + stream] = place
+    before = entries[entry, BITS]
+    after = before | (1 << stream)
+    if after != before:
+        entries[entry, BITS] = after
+        figures[ONES] += 1
+        figures[IN_USE] += before == 0
+        figures[FULL] += after == _all_bits(table)
+
+
+@inner
+def _all_bits(table: Table) -> int:
+    return int((1 << table.by_stream.shape[1]) - 1)
+
+
+@inner
+def _live_from(table: Table, place: int, limit: int) -> int:
+    """The first live tuple of a chain from a place on."""
+    while place >= 0 and table.tuples[place, TIME] < limit:
+        place = table.tuples[place, NEXT]
+    return place
+
+
+@inner
+def _after(table: Table, place: int, limit: int) -> int:
+    """The next live tuple of a chain; dead ones between are unlinked."""
+    following = table.tuples[place, NEXT]
+    live = _live_from(table, following, limit)
+    if live != following:
+        table.tuples[place, NEXT] = live
+    return live
+
+
+@inner
+def _enumerate(table: Table, walk: Walk, stream: int, results: Ints, count: int) -> int:
+    """Go on with the combinations of the newest tuple, which is of this stream."""
+    steps, by_stream = walk.steps, table.by_stream
+    last = steps.shape[1] - 1
+    entry = table.tuples[table.figures[TUPLES] - 1, ENTRY]
+    depth = walk.at[DEPTH]
+    while depth > 0 and count < results.shape[0]:
+        place = steps[PATH, depth]
+        if place < 0:
+            depth -= 1
+            continue
+        other = depth - 1 if depth <= stream else depth
+        steps[PATH, depth] = _after(table, place, by_stream[LIMIT, other])
+        time = table.tuples[place, TIME]
+        latest = max(steps[LATEST, depth], time)
+        least = min(steps[LEAST, depth], _plus(time, by_stream[RANGE, other]))
+        if latest > least:
+            continue
+        steps[FOUND, other] = table.tuples[place, NUMBER]
+        if depth == last:
+            for i in range(last + 1):
+                results[count, i] = steps[FOUND, i]
+            count += 1
+        else:
+            depth += 1
+            steps[LATEST, depth] = latest
+            steps[LEAST, depth] = least
+            following = depth - 1 if depth <= stream else depth
+            steps[PATH, depth] = table.entries[entry, HEADS + following]
+    walk.at[DEPTH] = depth
+    return count
+
+
+@kernel(ARRIVALS, TABLE, WALK, CHANGED_INT_ROWS, INT)
+def add_tuples(arrivals: Arrivals, table: Table, walk: Walk, results: Ints, count: int) -> int:
+    """Add tuples from where the walk stands until all are in or the results are full."""
+    streams, hashes, known, times = arrivals
+    by_stream, steps = table.by_stream, walk.steps
+    for i in range(walk.at[POSITION], streams.size):
+        stream = streams[i]
+        _fetch(table, hashes, i)
+        if walk.at[DEPTH] == 0:
+            number = by_stream[ADDED, stream]
+            by_stream[ADDED, stream] += 1
+            if not known[i] or times[i] < by_stream[LIMIT, stream]:
+                continue
+            by_stream[LIVE, stream] += 1
+            entry = _entry_of(table, hashes[i])
+            _link(table, entry, stream, times[i], number)
+            if table.entries[entry, BITS] != _all_bits(table):
+                continue
+            walk.at[DEPTH] = 1
+            steps[FOUND, stream] = number
+            steps[LATEST, 1] = times[i]
+            steps[LEAST, 1] = _plus(times[i], by_stream[RANGE, stream])
+            steps[PATH, 1] = table.entries[entry, HEADS + (0 if stream > 0 else 1)]
+        count = _enumerate(table, walk, stream, results, count)
+        if count == results.shape[0]:
+            walk.at[POSITION] = i
+            return count
+    walk.at[POSITION] = streams.size
+    return count
+
+
+@inner
+def _times(a: int, b: int) -> int:
+    """a * b, or the largest integer."""
+    return INT64_MAX if b > 0 and a > INT64_MAX // b else a * b
+
+
+@inner
+def _reaching(table: Table, entry: int, stream: int, latest: int, ties: bool) -> int:
+    """How many tuples of a chain may stand with the latest time; ties: and may have that time."""
+    limit, range_ = table.by_stream[LIMIT, stream], table.by_stream[RANGE, stream]
+    place = table.entries[entry, HEADS + stream]
+    count = 0
+    while place >= 0:
+        time = table.tuples[place, TIME]
+        if (time < latest or (ties and time == latest)) and _plus(time, range_) >= latest:
+            count += table.tuples[place, NUMBER]
+        place = _after(table, place, limit)
+    return count
+
+
+@inner
+def _combinations(table: Table, entry: int, stream: int, time: int) -> int:
+    """How many combinations an arriving tuple completes.
+
+    If it is the latest of them, a product of counts; else summed over the tuples that may be the
+    latest. Of equally late ones, that of the first stream counts as the latest.
+    """
+    streams = table.by_stream.shape[1]
+    total = 1
+    for other in range(streams):
+        if other != stream:
+            total = _times(total, _reaching(table, entry, other, time, True))
+    last = _plus(time, table.by_stream[RANGE, stream])
+    for leader in range(streams):
+        place = table.entries[entry, HEADS + leader] if leader != stream else NONE
+        while place >= 0:
+            latest = table.tuples[place, TIME]
+            if time < latest <= last:
+                found = table.tuples[place, NUMBER]
+                for other in range(streams):
+                    if other != stream and other != leader:
+                        ties = other > leader
+                        found = _times(found, _reaching(table, entry, other, latest, ties))
+                total = _plus(total, found)
+            place = _after(table, place, table.by_stream[LIMIT, leader])
+    return total
+
+
+@kernel(ARRIVALS, TABLE)
+def count_combinations(arrivals: Arrivals, table: Table) -> tuple[Ints, Ints]:
+    """Add tuples; positions of those that complete combinations, and how many."""
+    streams, hashes, known, times = arrivals
+    by_stream = table.by_stream
+    positions = np.empty(streams.size, np.int64)
+    counts = np.empty(streams.size, np.int64)
+    found = 0
+    for i in range(streams.size):
+        stream, time = streams[i], times[i]
+        _fetch(table, hashes, i)
+        by_stream[ADDED, stream] += 1
+        if not known[i] or time < by_stream[LIMIT, stream]:
+            continue
+        by_stream[LIVE, stream] += 1
+        entry = _entry_of(table, hashes[i])
+        newest = table.entries[entry, HEADS + stream]
+        if newest >= 0 and table.tuples[newest, TIME] == time:
+            table.tuples[newest, NUMBER] += 1
+        else:
+            _link(table, entry, stream, time, 1)
+        if table.entries[entry, BITS] == _all_bits(table):
+            positions[found] = i
+            counts[found] = _combinations(table, entry, stream, time)
+            found += counts[found] > 0
+    return positions[:found].copy(), counts[:found].copy()
+
+
+@kernel(SMALL_INTS, INT, INT, FLAG, TABLE)
+def expire_tuples(order: SmallInts, begin: int, stream: int, grouped: bool, table: Table) -> int:
+    """Forget the dead among tuples in order of time; returns where the live ones begin.
+
+    grouped: NUMBER is how many tuples a row stands for.
+    """
+    figures, tuples, entries = table.figures, table.tuples, table.entries
+    limit = table.by_stream[LIMIT, stream]
+    head = HEADS + stream
+    for i in range(begin, order.size):
+        place = order[i]
+        if tuples[place, TIME] >= limit:
+            return i
+        figures[KEPT] -= 1
+        table.by_stream[LIVE, stream] -= tuples[place, NUMBER] if grouped else 1
+        entry = tuples[place, ENTRY]
+        before = entries[entry, BITS]
+        entries[entry, head] = _live_from(table, entries[entry, head], limit)
+        if entries[entry, head] == NONE and before >> stream & 1:
+            entries[entry, BITS] = before ^ (1 << stream)
+            figures[ONES] -= 1
+            figures[FULL] -= before == _all_bits(table)
+            figures[IN_USE] -= entries[entry, BITS] == 0
+    return order.size
+
+
+@kernel(TABLE, TABLE)
+def copy_live(old: Table, new: Table) -> None:
+    """Put the live tuples of a table into an empty one."""
+    last = old.figures[TUPLES] - 1
+    for place in range(last + 1):
+        ahead = old.tuples[min(place + _AHEAD, last), ENTRY]
+        prefetch(new.slots, old.entries[ahead, HASH] & (new.slots.size - 1))
+        stream, time = old.streams[place], old.tuples[place, TIME]
+        if time >= old.by_stream[LIMIT, stream]:
+            entry = _entry_of(new, old.entries[old.tuples[place, ENTRY], HASH])
+            _link(new, entry, stream, time, old.tuples[place, NUMBER])
+
+
+@kernel(TABLE)
+def fill_slots(table: Table) -> None:
+    """Lead from empty slots to the entries."""
+    last, entries = table.slots.size - 1, table.figures[ENTRIES]
+    for entry in range(entries):
+        prefetch(table.slots, table.entries[min(entry + _AHEAD, entries - 1), HASH] & last)
+        hash_ = table.entries[entry, HASH]
+        place = hash_ & last
+        while table.slots[place] != 0:
+            place = (place + 1) & last
+        table.slots[place] = (hash_ & ~_LOW) | (entry + 1)

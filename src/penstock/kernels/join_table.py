@@ -1,0 +1,282 @@
+"""The tuples of a stream join that may still find partners: hashes, times and numbers, no payload.
+
+`JoinTable` finds the combinations, `KeyTable` only counts them. What both keep is laid out in
+`kernels.bit_table`; `kernels.bitjoin` explains the algorithm. Hashes are those of `join_keys`: a
+place in the table is taken from their low bits as they are.
+
+Expiry looks at dead tuples only: tuples added between two calls are a run, ordered by time once,
+and a heap knows the run that has the earliest time. A table of which more than half is dead is
+rebuilt from the live ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.kernels.bit_table import (
+    ADDED,
+    ENTRIES,
+    FULL,
+    HEADS,
+    IN_USE,
+    KEPT,
+    LIMIT,
+    LIVE,
+    NUMBER,
+    ONES,
+    POSITION,
+    RANGE,
+    TABLE,
+    TIME,
+    TUPLES,
+    Arrivals,
+    Table,
+    Walk,
+)
+from penstock.kernels.bitjoin import (
+    add_tuples,
+    copy_live,
+    count_combinations,
+    expire_tuples,
+    fill_slots,
+)
+from penstock.kernels.columns import INT64_MAX, INT64_MIN
+from penstock.kernels.jit import Bytes, Flags, Ints, SmallInts, kernel
+
+PIECE = 1 << 16  # tuples for which room is made at a time, as if all had new keys
+MOST_RESULTS = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Run:
+    """Tuples of one stream in order of time, those before `begin` forgotten."""
+
+    time_us: int
+    begin: int = field(compare=False)
+    order: SmallInts = field(compare=False)
+
+
+class _BitTable:
+    """What both tables share: the tuples kept, and forgetting them."""
+
+    def __init__(self, streams: int, grouped: bool) -> None:
+        by_stream = np.zeros((4, streams), np.int64)
+        by_stream[LIMIT] = INT64_MIN
+        self._table = _empty(by_stream, 0)
+        self._grouped = grouped
+        self._runs: list[list[_Run]] = [[] for _ in range(streams)]
+        self._ordered = [0] * streams  # tuples before this are in runs
+
+    @property
+    def live(self) -> Ints:
+        """Tuples kept of each stream."""
+        live: Ints = self._table.by_stream[LIVE].copy()
+        return live
+
+    @property
+    def entries(self) -> int:
+        """Keys with a live tuple."""
+        return int(self._table.figures[IN_USE])
+
+    @property
+    def full_entries(self) -> int:
+        """Keys with a live tuple of every stream."""
+        return int(self._table.figures[FULL])
+
+    @property
+    def bits(self) -> int:
+        """Bits that are set, in all entries."""
+        return int(self._table.figures[ONES])
+
+    @property
+    def nbytes(self) -> int:
+        """Memory in use; room made ahead is not touched before it is needed."""
+        table = self._table
+        tuples = table.figures[TUPLES] * (table.tuples.strides[0] + table.streams.strides[0])
+        entries = table.figures[ENTRIES] * table.entries.strides[0]
+        orders = sum(run.order.nbytes for runs in self._runs for run in runs)
+        return int(tuples + entries) + table.slots.nbytes + orders
+
+    def expire(self, limits_us: Ints) -> None:
+        """Forget tuples with a time below the limit of their stream, also those yet to come."""
+        limits = self._table.by_stream[LIMIT]
+        for stream in np.flatnonzero(limits_us > limits).tolist():
+            limits[stream] = limits_us[stream]
+            self._order_new(stream)
+            self._expire_stream(stream, int(limits_us[stream]))
+        tuples, kept = self._table.figures[[TUPLES, KEPT]]
+        if 2 * kept < tuples:
+            self._rebuild()
+
+    def _order_new(self, stream: int) -> None:
+        begin, end = self._ordered[stream], int(self._table.figures[TUPLES])
+        self._ordered[stream] = end
+        places = begin + np.flatnonzero(self._table.streams[begin:end] == stream)
+        times = self._table.tuples[places, TIME]
+        if (times[1:] < times[:-1]).any():
+            places = places[np.argsort(times)]
+        self._push_run(stream, 0, places.astype(np.int32))
+
+    def _push_run(self, stream: int, begin: int, order: SmallInts) -> None:
+        if begin < order.size:
+            time_us = int(self._table.tuples[order[begin], TIME])
+            heappush(self._runs[stream], _Run(time_us, begin, order))
+
+    def _expire_stream(self, stream: int, limit_us: int) -> None:
+        runs = self._runs[stream]
+        while runs and runs[0].time_us < limit_us:
+            run = heappop(runs)
+            begin = expire_tuples(run.order, run.begin, stream, self._grouped, self._table)
+            self._push_run(stream, begin, run.order)
+
+    def _rebuild(self) -> None:
+        old = self._table
+        # until the next time there will be as many dead ones, and those of one more call
+        self._table = _empty(old.by_stream, int(old.figures[KEPT]) * 5 // 2)
+        copy_live(old, self._table)
+        self._runs = [[] for _ in self._runs]
+        self._ordered = [0] * len(self._runs)
+
+
+class JoinTable(_BitTable):
+    """Finds combinations of one tuple of each stream with equal keys, close enough in time.
+
+    With t the latest time of a combination, t - time <= range holds for each of its tuples.
+    Tuples of a stream are numbered from 0 in the order in which they are added.
+    """
+
+    def __init__(self, streams: int, most_results: int = MOST_RESULTS) -> None:
+        super().__init__(streams, grouped=False)
+        self._most_results = most_results
+
+    def add(
+        self, streams: Bytes, hashes: Ints, known: Flags, times_us: Ints, ranges_us: Ints
+    ) -> Iterator[Ints]:
+        """Add tuples in order of arrival; yield the combinations that they complete.
+
+        A row of a piece has the tuple's number for each stream; a piece has at most `most_results`
+        rows. Tuples are added as far as the pieces are asked for: ask for all of them. Tuples whose
+        key is not known, or whose time is below the limit, only get a number.
+        """
+        self._table.by_stream[RANGE] = ranges_us
+        results, count = self._new_results(), 0
+        for piece in _pieces(Arrivals(streams, hashes, known, times_us)):
+            self._table = _with_room(self._table, piece.streams.size)
+            walk = Walk(np.zeros(2, np.int64), np.zeros((4, ranges_us.size), np.int64))
+            while walk.at[POSITION] < piece.streams.size:
+                count = add_tuples(piece, self._table, walk, results, count)
+                if count == self._most_results:
+                    yield results
+                    results, count = self._new_results(), 0
+        if count:
+            yield results[:count]
+
+    def _new_results(self) -> Ints:
+        return np.empty((self._most_results, len(self._runs)), np.int64)
+
+    @property
+    def first_kept(self) -> Ints:
+        """For each stream the least number of a live tuple, or the next number to be given."""
+        return _first_live(self._table)
+
+    def live_numbers(self, stream: int) -> Ints:
+        """The numbers of a stream's live tuples, ascending."""
+        size = int(self._table.figures[TUPLES])
+        tuples = self._table.tuples[:size][self._table.streams[:size] == stream]
+        numbers: Ints = tuples[tuples[:, TIME] >= self._table.by_stream[LIMIT, stream], NUMBER]
+        return numbers
+
+
+class KeyTable(_BitTable):
+    """Counts the combinations that `JoinTable` would find, for queries that want only the key.
+
+    It keeps times, and how often each came in a row. If no range ends, times do not matter: it
+    keeps one count for each key and stream, and nothing expires.
+    """
+
+    def __init__(self, ranges_us: Ints) -> None:
+        super().__init__(ranges_us.size, grouped=True)
+        self._table.by_stream[RANGE] = ranges_us
+        self._timeless = bool((ranges_us == INT64_MAX).all())
+
+    def add(self, streams: Bytes, hashes: Ints, known: Flags, times_us: Ints) -> tuple[Ints, Ints]:
+        """Add tuples in order of arrival: which complete combinations, and how many.
+
+        The former are positions in the input; the latter stop at 2^63 - 1.
+        """
+        times = np.full_like(times_us, INT64_MAX) if self._timeless else times_us
+        positions, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for i, piece in enumerate(_pieces(Arrivals(streams, hashes, known, times))):
+            self._table = _with_room(self._table, piece.streams.size)
+            found = count_combinations(piece, self._table)
+            positions.append(found[0] + i * PIECE)
+            counts.append(found[1])
+        return np.concatenate(positions), np.concatenate(counts)
+
+
+def _pieces(arrivals: Arrivals) -> Iterator[Arrivals]:
+    for begin in range(0, arrivals.streams.size, PIECE):
+        views: list[Any] = [array[begin : begin + PIECE] for array in arrivals]
+        for view in views:
+            view.flags.writeable = False  # in a bundle, kernels take no other arrays for read-only
+        yield Arrivals(*views)
+
+
+def _empty(by_stream: Ints, tuples: int) -> Table:
+    """A table without tuples, with room for some."""
+    streams = by_stream.shape[1]
+    nothing = Table(
+        slots=np.zeros(2, np.int64),
+        entries=np.empty((0, HEADS + streams), np.int64),
+        tuples=np.empty((0, 4), np.int64),
+        streams=np.empty(0, np.uint8),
+        by_stream=by_stream,
+        figures=np.zeros(6, np.int64),
+    )
+    return _with_room(nothing, tuples)
+
+
+def _with_room(table: Table, more: int) -> Table:
+    """The table with room for more tuples, whatever their keys are."""
+    tuples, entries = (int(table.figures[i]) for i in (TUPLES, ENTRIES))
+    table = table._replace(
+        entries=_grown(table.entries, entries, entries + more),
+        tuples=_grown(table.tuples, tuples, tuples + more),
+        streams=_grown(table.streams, tuples, tuples + more),
+    )
+    if table.slots.size < 2 * (entries + more):
+        slots = 1 << (2 * (entries + more) - 1).bit_length()
+        table = table._replace(slots=np.zeros(slots, np.int64))
+        fill_slots(table)
+    return table
+
+
+def _grown(array: npt.NDArray[Any], used: int, needed: int) -> npt.NDArray[Any]:
+    """The array, or its used part in one at least twice as long."""
+    if needed <= len(array):
+        return array
+    grown = np.empty((max(needed, 2 * len(array)), *array.shape[1:]), array.dtype)
+    grown[:used] = array[:used]
+    return grown
+
+
+@kernel(TABLE)
+def _first_live(table: Table) -> Ints:
+    """For each stream the least number of a live tuple, or the next number to be given."""
+    numbers: Ints = table.by_stream[ADDED].copy()
+    missing = (table.by_stream[LIVE] > 0).sum()
+    place = 0
+    while missing > 0:
+        stream = table.streams[place]
+        is_live = table.tuples[place, TIME] >= table.by_stream[LIMIT, stream]
+        if is_live and numbers[stream] == table.by_stream[ADDED, stream]:
+            numbers[stream] = table.tuples[place, NUMBER]
+            missing -= 1
+        place += 1
+    return numbers
