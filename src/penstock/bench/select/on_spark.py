@@ -85,7 +85,7 @@ class Sizes:
 
 
 FULL = Sizes(Input(16, 500_000, 4), (1, 10, 100, 1000, 10_000, 100_000), 300.0, 3, 100)
-QUICK = Sizes(Input(8, 250_000, 4), (1, 10, 100, 1000, 10_000), 120.0, 1, 0)
+QUICK = Sizes(Input(8, 250_000, 4), (1, 10, 100, 1000, 10_000), 120.0, 3, 10)
 
 
 def measure(quick: bool) -> tuple[list[Row], dict[str, Any], bool]:
