@@ -24,6 +24,9 @@ CATALOG = Catalog.of(
         Stream("Sensors", SENSORS, "file", "ts", "arrived"),
         Stream("Doors", Schema.of("id INT, open BOOLEAN, at TIMESTAMP"), "file", "at"),
         Stream("Log", Schema.of("line STRING, number BIGINT"), "file"),
+        Stream(
+            "Words", Schema.of("word STRING, n BIGINT, weight FLOAT, at TIMESTAMP"), "file", "at"
+        ),
         Stream("Tagged", Schema((*TAGGED.fields, Field("more", "map<string,int>"))), "file", "ts"),
     ]
 )

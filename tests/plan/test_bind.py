@@ -62,3 +62,20 @@ def test_a_join_says_which_stream_has_no_range() -> None:
     text = "SELECT D.id FROM Sensors S [RANGE 1 MINUTE], Doors D WHERE S.id = D.id"
     [query] = bound(text)
     assert query.notes == ("Doors has no RANGE: its join state grows without bound",)
+
+
+def test_slide_means_nothing_to_a_join_without_aggregates() -> None:
+    text = "SELECT A.id FROM Doors A [RANGE 2 SECONDS SLIDE 1 SECOND], Doors B [NOW]"
+    [query] = bound(f"{text} WHERE A.id = B.id")
+    assert query.notes == ("a join without aggregates reports at once: SLIDE of Doors is unused",)
+
+
+def test_a_join_has_up_to_sixteen_streams() -> None:
+    def joined(streams: int) -> str:
+        return f"SELECT S0.id FROM {', '.join(f'Doors S{n} [NOW]' for n in range(streams))}"
+
+    [query] = bound(joined(16))
+    assert len(query.inputs) == 16
+    with pytest.raises(QueryError, match="a join of 17 streams") as caught:
+        bound(joined(17))
+    assert caught.value.hint == "join up to 16 streams"

@@ -16,7 +16,15 @@ from penstock.plan.codec import (
     slot_from,
     stream_from,
 )
-from penstock.plan.specs import Attribute, Composition, Output, SlotSpec, Term, WindowSpec
+from penstock.plan.specs import (
+    Attribute,
+    Composition,
+    Join,
+    Output,
+    SlotSpec,
+    Term,
+    WindowSpec,
+)
 from penstock.plan.valuesets import ONLY_NULL, compare
 from penstock.schema import Schema
 
@@ -53,6 +61,31 @@ def test_a_composition_written_without_sources_has_none() -> None:
 
 
 UPPER = Attribute("__d_1", "string", "upper(`room`)")
+INPUT = Composition(
+    "input", "S", (UPPER,), ("id",), (), "ts", keys=("__d_1", "id"), key_types=("string", "int")
+)
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        Join((INPUT, replace(INPUT, stream="T", drop_ratio=0.5)), "`0.id` < `1.id`"),
+        Join((INPUT, INPUT, INPUT), None, (5, None, 7)),
+    ],
+)
+def test_a_join_comes_back_as_it_was(join: Join) -> None:
+    ring = replace(RING, stream="S, T", join=join)
+    again = composition_from(dumps(ring))
+    assert again == ring
+    assert again.streams == tuple(i.stream for i in join.inputs)
+
+
+def test_a_composition_written_without_a_join_has_none() -> None:
+    raw = json.loads(dumps(RING))
+    del raw["join"]
+    assert composition_from(json.dumps(raw)) == RING
+
+
 HOT, COLD = compare(">", 40.0), compare("<", 0.0)
 SLOT = SlotSpec(
     7,
@@ -71,6 +104,18 @@ def test_a_slot_written_without_derived_attributes_has_none() -> None:
     raw = json.loads(dumps(SLOT))
     del raw["derived"]
     assert slot_from(json.dumps(raw)) == replace(SLOT, derived=())
+
+
+def test_the_inputs_of_a_slot_come_back_as_they_were() -> None:
+    unbounded = replace(SLOT, window=None, derived=())
+    joined = SlotSpec(7, (Term(()),), inputs=(SLOT, unbounded))
+    assert slot_from(dumps(joined)) == joined
+
+
+def test_a_slot_written_without_inputs_has_none() -> None:
+    raw = json.loads(dumps(SLOT))
+    del raw["inputs"]
+    assert slot_from(json.dumps(raw)) == SLOT
 
 
 def test_the_text_of_a_slot_tells_what_it_compares() -> None:

@@ -17,12 +17,15 @@ from tests.plan.streams import bound, cases, told
 from penstock.errors import QueryError
 from penstock.language.ast import Expr, Literal, Opaque
 from penstock.plan.codec import composition_from, dumps
-from penstock.plan.compose import Composed, compose
+from penstock.plan.compose import compose
+from penstock.plan.composed import Composed
 
 # What Spark says of the expressions in the cases, so that they need no Spark.
 TYPES = {
     "(`id` + 1)": "int",
     "(1 / `id`)": "double",
+    "if((`id` > 1), (`id` + 1), NULL)": "int",
+    "if((`id` > 2), (`id` + 1), NULL)": "int",
     "upper(`room`)": "string",
     "lower(`room`)": "string",
     "`room` LIKE '%a_l'": "boolean",
@@ -40,7 +43,7 @@ CONSTANTS: dict[str, Expr] = {
 
 
 def composed(text: str) -> list[Composed]:
-    return [compose(query, lambda sql: TYPES[sql], CONSTANTS.get) for query in bound(text)]
+    return [compose(query, lambda sql, _: TYPES[sql], CONSTANTS.get) for query in bound(text)]
 
 
 @pytest.mark.parametrize(("header", "text"), cases("sharing.sql", "share"))
@@ -100,7 +103,7 @@ def test_outside_of_penstocks_own_sources_derived_values_keep_nobody_apart() -> 
         for query in (plain, safe)
         for stream in [replace(query.source.stream, source="dataframe")]
     ]
-    found = [compose(query, lambda sql: TYPES[sql], CONSTANTS.get) for query in frames]
+    found = [compose(query, lambda sql, _: TYPES[sql], CONSTANTS.get) for query in frames]
     assert found[0].composition == found[1].composition
     assert found[1].derived
 

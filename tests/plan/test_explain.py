@@ -22,7 +22,7 @@ def disorder(ratio: str, group_by: str = "room", **settings: Any) -> list[str]:
     source = replace(query.source, stream=replace(query.source.stream, **settings))
     query = replace(query, inputs=(source,))
     text = explain_query(
-        query, compose(query, str, lambda _: None), Schema.of("n BIGINT"), True, None
+        query, compose(query, lambda sql, _: sql, lambda _: None), Schema.of("n BIGINT"), True, None
     )
     lines = text.splitlines()
     first = next(n for n, line in enumerate(lines) if line.startswith("disorder"))
@@ -34,7 +34,7 @@ def disorder(ratio: str, group_by: str = "room", **settings: Any) -> list[str]:
 def selection(where: str, *company: Company) -> list[str]:
     """The lines on derived values and selection; `company` of each attribute, as they appear."""
     [query] = bound(f"SELECT id FROM Sensors WHERE {where}")
-    composed = compose(query, lambda sql: "string" if "upper" in sql else "int", lambda _: None)
+    composed = compose(query, lambda sql, _: "string" if "upper" in sql else "int", lambda _: None)
     sets = [pair for term in composed.terms for pair in term.sets]
     sharing = Sharing("select-1", 9, dict(zip(sets, company, strict=False)))
     text = explain_query(query, composed, Schema.of("id INT"), False, sharing)

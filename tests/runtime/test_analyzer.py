@@ -15,7 +15,8 @@ from penstock.language.ast import BareSelect, Expr, Literal, Opaque
 from penstock.plan.bind import bind
 from penstock.plan.catalog import Catalog, Stream
 from penstock.plan.comparisons import constant_of
-from penstock.plan.compose import Composed, compose
+from penstock.plan.compose import compose
+from penstock.plan.composed import Composed
 from penstock.plan.specs import Constant
 from penstock.plan.valuesets import contains
 from penstock.runtime.analyzer import Analyzer, literal_of
@@ -186,7 +187,7 @@ def composed(where: str, analyzer: Analyzer) -> Composed:
     [statement] = parse(f"SELECT a FROM S WHERE {where}")
     assert isinstance(statement, BareSelect)
     query = bind(statement.select, CATALOG)
-    return compose(query, lambda sql: analyzer.type_of(sql, SCHEMA), analyzer.fold)
+    return compose(query, analyzer.type_of, analyzer.fold)
 
 
 @pytest.mark.parametrize("where", CONDITIONS.strip().splitlines())

@@ -228,8 +228,13 @@ def test_expressions_are_judged_by_spark_in_words(engine: Engine) -> None:
         ("SELECT sum(DISTINCT id) AS s FROM Readings [RANGE 1 SECOND]", r"sum\(DISTINCT"),
         (
             "SELECT A.id FROM Readings A [RANGE 1 MINUTE], Others B [RANGE 1 MINUTE]"
-            " WHERE A.id = B.id",
-            "joins are understood but not executed yet",
+            " WHERE nosuch(A.id) = B.id",
+            "function nosuch not found",
+        ),
+        (
+            "SELECT A.id FROM Readings A [RANGE 1 MINUTE], Others B [RANGE 1 MINUTE]"
+            " WHERE A.id < B.id",
+            "share no key",
         ),
     ):
         with pytest.raises(QueryError, match=message) as error:

@@ -45,6 +45,7 @@ from penstock.kernels.bitjoin import (
     count_combinations,
     expire_tuples,
     fill_slots,
+    load_tuples,
 )
 from penstock.kernels.columns import INT64_MAX, INT64_MIN
 from penstock.kernels.jit import Bytes, Flags, Ints, SmallInts, kernel
@@ -176,6 +177,12 @@ class JoinTable(_BitTable):
                     results, count = self._new_results(), 0
         if count:
             yield results[:count]
+
+    def load(self, streams: Bytes, hashes: Ints, known: Flags, times_us: Ints) -> None:
+        """Add tuples whose combinations with those before them are known already."""
+        for piece in _pieces(Arrivals(streams, hashes, known, times_us)):
+            self._table = _with_room(self._table, piece.streams.size)
+            load_tuples(piece, self._table)
 
     def _new_results(self) -> Ints:
         return np.empty((self._most_results, len(self._runs)), np.int64)

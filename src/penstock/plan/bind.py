@@ -7,7 +7,7 @@ stand for. Types of expressions are Spark's business; the runtime asks Spark onc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.errors import QueryError
 from penstock.language.ast import (
@@ -23,13 +23,12 @@ from penstock.language.ast import (
 )
 from penstock.language.render import default_name
 from penstock.language.tree import children, rebuild, walk
-from penstock.plan.catalog import TIME_TYPES, Catalog, Stream, did_you_mean
+from penstock.plan.bind_join import check_join, common_slide_us
+from penstock.plan.catalog import TIME_TYPES, Catalog, Stream
+from penstock.plan.scope import BOUND_WINDOW_COLUMNS, WINDOW_COLUMNS, Scope
 from penstock.plan.specs import WindowSpec
 from penstock.schema import Field, is_groupable
 
-WINDOW_COLUMNS = ("window_start", "window_end")
-# what these names are bound to; a stream's own column of such a name is another thing
-BOUND_WINDOW_COLUMNS = tuple(f"__{name}" for name in WINDOW_COLUMNS)
 INSTANT_US = 1_000  # [NOW] is one tick of the engine's clock, a millisecond
 
 
@@ -71,7 +70,7 @@ class BoundQuery:
 def bind(select: Select, catalog: Catalog) -> BoundQuery:
     """Resolve a SELECT against the catalog, or raise a QueryError that names the place."""
     streams = tuple(catalog.require(ref.name, ref.span) for ref in select.streams)
-    scope = _Scope(tuple(zip(select.streams, streams, strict=True)))
+    scope = Scope(tuple(zip(select.streams, streams, strict=True)))
     items = tuple(i for item in select.items for i in _bind_item(item, scope))
     where = None if select.where is None else scope.bind(select.where)
     if where is not None:
@@ -82,10 +81,7 @@ def bind(select: Select, catalog: Catalog) -> BoundQuery:
     aggregated = (
         bool(bound_keys) or any(_has_aggregate(i.expr) for i in items) or having is not None
     )
-    inputs = tuple(
-        _bind_stream(ref, stream, aggregated, scope)
-        for ref, stream in zip(select.streams, streams, strict=True)
-    )
+    inputs = _bind_streams(scope, aggregated)
     if aggregated:
         items = tuple(i for i in items if not _names_window(i))
         _check_grouping(items, keys, having)
@@ -94,67 +90,7 @@ def bind(select: Select, catalog: Catalog) -> BoundQuery:
     return BoundQuery(inputs, items, where, keys, having, aggregated, _notes(select, aggregated))
 
 
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """The columns in sight; names lose their qualifier with one stream and gain it with several."""
-
-    streams: tuple[tuple[StreamRef, Stream], ...]
-
-    def __post_init__(self) -> None:
-        seen: set[str] = set()
-        for ref, _ in self.streams:
-            alias = (ref.alias or ref.name).lower()
-            if alias in seen:
-                hint = f"write {ref.name} A, {ref.name} B and use A.column, B.column"
-                raise QueryError(f"{ref.alias or ref.name} is used twice", hint, ref.span)
-            seen.add(alias)
-
-    def candidates(self, column: Column) -> list[tuple[StreamRef, str]]:
-        found = []
-        for ref, stream in self.streams:
-            if column.qualifier is not None and column.qualifier.lower() not in (
-                (ref.alias or ref.name).lower(),
-                ref.name.lower() if ref.alias is None else "",
-            ):
-                continue
-            if (field := stream.schema.field(column.name)) is not None:
-                found.append((ref, field.name))
-        return found
-
-    def resolve(self, column: Column) -> Column:
-        found = self.candidates(column)
-        if len(found) == 1:
-            ref, name = found[0]
-            qualifier = (ref.alias or ref.name) if len(self.streams) > 1 else None
-            return Column(name, qualifier, column.span)
-        if found:
-            options = " or ".join(f"{ref.alias or ref.name}.{name}" for ref, name in found)
-            raise QueryError(f"column {column.name} is ambiguous", f"write {options}", column.span)
-        if self._is_window_column(column):
-            return Column(f"__{column.name.lower()}", None, column.span)
-        aliases = {(ref.alias or ref.name).lower() for ref, _ in self.streams}
-        if column.qualifier is not None and column.qualifier.lower() not in aliases:
-            names = [ref.alias or ref.name for ref, _ in self.streams]
-            hint = did_you_mean(column.qualifier, names, "streams of this query")
-            raise QueryError(f"{column.qualifier} is not a stream of this query", hint, column.span)
-        names = sorted({n for _, stream in self.streams for n in stream.schema.names})
-        where = " or ".join(stream.name for _, stream in self.streams)
-        hint = did_you_mean(column.name, names, "columns")
-        raise QueryError(f"column {column.name} not found in {where}", hint, column.span)
-
-    def _is_window_column(self, column: Column) -> bool:
-        """`window_start`, `window_end` of window results, unless the stream has such columns."""
-        return (
-            len(self.streams) == 1
-            and column.qualifier is None
-            and column.name.lower() in WINDOW_COLUMNS
-        )
-
-    def bind(self, expr: Expr) -> Expr:
-        return rebuild(expr, lambda e: self.resolve(e) if isinstance(e, Column) else None)
-
-
-def _bind_item(item: SelectItem | Star, scope: _Scope) -> list[BoundItem]:
+def _bind_item(item: SelectItem | Star, scope: Scope) -> list[BoundItem]:
     if isinstance(item, SelectItem):
         return [BoundItem(item.name or default_name(item.expr), scope.bind(item.expr))]
     found = []
@@ -169,7 +105,7 @@ def _bind_item(item: SelectItem | Star, scope: _Scope) -> list[BoundItem]:
     return found
 
 
-def _bind_key(key: Expr, items: tuple[BoundItem, ...], scope: _Scope) -> Expr:
+def _bind_key(key: Expr, items: tuple[BoundItem, ...], scope: Scope) -> Expr:
     """A GROUP BY expression; as in Spark it may be an ordinal or an alias of the select list."""
     if isinstance(key, Literal) and isinstance(key.value, int) and not isinstance(key.value, bool):
         if not 1 <= key.value <= len(items):
@@ -184,7 +120,7 @@ def _bind_key(key: Expr, items: tuple[BoundItem, ...], scope: _Scope) -> Expr:
     return expr
 
 
-def _bind_having(having: Expr, items: tuple[BoundItem, ...], scope: _Scope) -> Expr:
+def _bind_having(having: Expr, items: tuple[BoundItem, ...], scope: Scope) -> Expr:
     def change(expr: Expr) -> Expr | None:
         if not isinstance(expr, Column):
             return None
@@ -199,7 +135,21 @@ def _alias(column: Column, items: tuple[BoundItem, ...]) -> Expr | None:
     return next((i.expr for i in items if i.name.lower() == column.name.lower()), None)
 
 
-def _bind_stream(ref: StreamRef, stream: Stream, aggregated: bool, scope: _Scope) -> BoundStream:
+def _bind_streams(scope: Scope, aggregated: bool) -> tuple[BoundStream, ...]:
+    refs = [ref for ref, _ in scope.streams]
+    if len(refs) > 1:
+        check_join(refs)
+    inputs = tuple(_bind_stream(ref, stream, aggregated, scope) for ref, stream in scope.streams)
+    if len(refs) == 1 or not aggregated:
+        return inputs
+    slide_us = common_slide_us(refs, [i.window for i in inputs])
+    return tuple(
+        i if i.window is None else replace(i, window=replace(i.window, slide_us=slide_us))
+        for i in inputs
+    )
+
+
+def _bind_stream(ref: StreamRef, stream: Stream, aggregated: bool, scope: Scope) -> BoundStream:
     window = ref.window
     event_time = stream.event_time
     if window is not None and window.wattr is not None:
@@ -213,33 +163,35 @@ def _bind_stream(ref: StreamRef, stream: Stream, aggregated: bool, scope: _Scope
             )
         event_time = found.name
     spec = _window_spec(window)
-    if aggregated and len(scope.streams) == 1:
-        if spec is None:
-            what = "an aggregate over an unbounded window is never final"
-            raise QueryError(
-                what if window else "an aggregate over a stream needs a window",
-                f"write {ref.name} [RANGE 1 MINUTE] or [RANGE 5 MINUTES SLIDE 1 MINUTE]",
-                window.span if window else ref.span,
-            )
-        if event_time is None:
-            raise QueryError(
-                f"stream {stream.name} has no event time to cut windows by",
-                "give it one: WITH (…, event_time = 'column'), or write WATTR column in the window",
-                ref.span,
-            )
+    joined = len(scope.streams) > 1
+    if aggregated and not joined and spec is None:
+        what = "an aggregate over an unbounded window is never final"
+        raise QueryError(
+            what if window else "an aggregate over a stream needs a window",
+            f"write {ref.name} [RANGE 1 MINUTE] or [RANGE 5 MINUTES SLIDE 1 MINUTE]",
+            window.span if window else ref.span,
+        )
+    if (aggregated or joined) and event_time is None:
+        raise QueryError(
+            f"stream {stream.name} has no event time to {'join' if joined else 'cut windows'} by",
+            "give it one: WITH (…, event_time = 'column'), or write WATTR column in the window",
+            ref.span,
+        )
     ratio = None if window is None else window.drop_ratio
     per = None if window is None else _bind_per(window.drop_ratio_per, ref, stream, scope)
     return BoundStream(stream, ref.alias or ref.name, spec, event_time, ratio, per)
 
 
-def _own_field(column: Column, ref: StreamRef, stream: Stream, scope: _Scope) -> Field | None:
+def _own_field(column: Column, ref: StreamRef, stream: Stream, scope: Scope) -> Field | None:
     """The field of this stream that a column in its window clause names."""
+    if column.qualifier is None and (field := stream.schema.field(column.name)) is not None:
+        return field
     resolved = scope.resolve(column)
     own = resolved.qualifier in (None, ref.alias or ref.name)
     return stream.schema.field(resolved.name) if own else None
 
 
-def _bind_per(column: Column | None, ref: StreamRef, stream: Stream, scope: _Scope) -> str | None:
+def _bind_per(column: Column | None, ref: StreamRef, stream: Stream, scope: Scope) -> str | None:
     if column is None:
         return None
     found = _own_field(column, ref, stream, scope)
@@ -310,12 +262,21 @@ def _refuse_aggregates(expr: Expr, clause: str, hint: str) -> None:
 def _check_names(items: tuple[BoundItem, ...]) -> None:
     if not items:
         raise QueryError("the query selects nothing", "name at least one column or aggregate")
-    seen: set[str] = set()
+    seen: dict[str, Expr] = {}
     for item in items:
-        if item.name.lower() in seen:
-            hint = f"give one of them another name: … AS {item.name}_2"
+        folded = item.name.lower()
+        if folded in seen:
+            hint = _other_name(item.name, seen[folded], item.expr)
             raise QueryError(f"two columns are named {item.name}", hint, item.expr.span)
-        seen.add(item.name.lower())
+        seen[folded] = item.expr
+
+
+def _other_name(name: str, first: Expr, second: Expr) -> str:
+    match first, second:
+        case Column(a, str(one)), Column(b, str(other)) if one != other:
+            return f"name the columns: SELECT {one}.{a}, {other}.{b} AS {name}_2"
+        case _:
+            return f"give one of them another name: … AS {name}_2"
 
 
 def _check_grouping(
@@ -348,9 +309,14 @@ def _ungrouped(expr: Expr, keys: tuple[Expr, ...]) -> Column | None:
 
 def _notes(select: Select, aggregated: bool) -> tuple[str, ...]:
     notes = []
+    joined = len(select.streams) > 1
     for ref in select.streams:
-        if not aggregated and len(select.streams) == 1 and ref.window is not None:
+        if not aggregated and not joined and ref.window is not None:
             notes.append("a selection keeps no window: its window clause has no effect")
-        if len(select.streams) > 1 and _window_spec(ref.window) is None:
+        if joined and _window_spec(ref.window) is None:
             notes.append(f"{ref.name} has no RANGE: its join state grows without bound")
+        if joined and not aggregated and ref.window is not None and ref.window.slide_us is not None:
+            notes.append(
+                f"a join without aggregates reports at once: SLIDE of {ref.name} is unused"
+            )
     return tuple(notes)

@@ -11,6 +11,7 @@ from penstock.plan.specs import (
     Attribute,
     Composition,
     Interval,
+    Join,
     Output,
     Partial,
     SlotSpec,
@@ -41,7 +42,10 @@ def attribute_text(name: str) -> str:
 
 
 def slot_from(text: str) -> SlotSpec:
-    raw = json.loads(text)
+    return _slot(json.loads(text))
+
+
+def _slot(raw: Any) -> SlotSpec:
     window = raw["window"]
     return SlotSpec(
         slot=raw["slot"],
@@ -49,6 +53,7 @@ def slot_from(text: str) -> SlotSpec:
         window=None if window is None else WindowSpec(**window),
         from_us=raw["from_us"],
         derived=tuple(Attribute(**a) for a in raw.get("derived", ())),
+        inputs=tuple(_slot(i) for i in raw.get("inputs", ())),
     )
 
 
@@ -61,7 +66,11 @@ def _value_set(raw: Any) -> ValueSet:
 
 
 def composition_from(text: str) -> Composition:
-    raw = json.loads(text)
+    return _composition(json.loads(text))
+
+
+def _composition(raw: Any) -> Composition:
+    join = raw.get("join")
     return Composition(
         **{
             **raw,
@@ -73,8 +82,14 @@ def composition_from(text: str) -> Composition:
             "partials": tuple(Partial(**p) for p in raw["partials"]),
             "partial_types": tuple(raw["partial_types"]),
             "aggregates": tuple(Output(**a) for a in raw["aggregates"]),
+            "join": None if join is None else _join(join),
         }
     )
+
+
+def _join(raw: Any) -> Join:
+    inputs = tuple(_composition(i) for i in raw["inputs"])
+    return Join(inputs, raw["residual"], tuple(raw["ranges_us"]))
 
 
 def stream_from(text: str) -> Stream:

@@ -8,53 +8,36 @@ row and aggregated natively.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from penstock.errors import QueryError
 from penstock.language.ast import Aggregate, Column, Expr, Literal
 from penstock.language.render import render
 from penstock.language.tree import rebuild, walk
 from penstock.plan.aggregates import Merge, merge_of, native_call
 from penstock.plan.bind import BoundQuery
-from penstock.plan.failing import cannot_fail
+from penstock.plan.compose_join import compose_join
+from penstock.plan.composed import Composed, Deriver, TypeOf, composed_of, fixed_attributes
 from penstock.plan.predicates import Fold, Predicate, analyse
-from penstock.plan.specs import Attribute, Composition, Output, Partial, Term, WindowSpec
+from penstock.plan.specs import Attribute, Composition, Output, Partial
 from penstock.schema import is_groupable
-
-# Spark's type of an SQL expression over the stream's columns; raises QueryError if it has none.
-TypeOf = Callable[[str], str]
-
-
-@dataclass(frozen=True, slots=True)
-class Composed:
-    """Where a query runs (composition) and what makes it itself there (the rest)."""
-
-    composition: Composition
-    terms: tuple[Term, ...]
-    window: WindowSpec | None
-    derived: tuple[Attribute, ...]
 
 
 def compose(query: BoundQuery, type_of: TypeOf, fold: Fold) -> Composed:
     """Split a bound query into composition and slot data."""
     if len(query.inputs) > 1:
-        raise QueryError(
-            "joins are understood but not executed yet",
-            "query one stream at a time for now",
-        )
-    types = {f.name: f.type for f in query.source.stream.schema.fields}
-    deriver = _Deriver(types, type_of)
+        return compose_join(query, type_of, fold)
+    stream = query.source.stream
+    deriver = Deriver.over(stream.schema, type_of)
+    types = deriver.types
     predicate = analyse(query.where, types, deriver.derive, fold)
     if not query.aggregated:
-        return _composed(query, _selection(query, predicate, types), predicate, None)
+        return composed_of(stream, _selection(query, predicate, types), predicate, None)
     plan = _preaggregated(query, deriver, types) or _raw(query)
     per = query.source.drop_ratio_per
     composition = Composition(
         kind="window",
-        stream=query.source.stream.name,
-        derived=_derived(predicate, plan.derived, types),
+        stream=stream.name,
+        derived=fixed_attributes(predicate, plan.derived, types),
         shipped=plan.shipped,
         outputs=plan.outputs,
         event_time=query.source.event_time,
@@ -69,55 +52,7 @@ def compose(query: BoundQuery, type_of: TypeOf, fold: Fold) -> Composed:
         per=per,
         apart=per is not None and Column(per) in query.keys,
     )
-    return _composed(query, composition, predicate, query.source.window)
-
-
-def _composed(
-    query: BoundQuery, composition: Composition, predicate: Predicate, window: WindowSpec | None
-) -> Composed:
-    derived = tuple(a for a in predicate.derived if a not in composition.derived)
-    in_reader = query.source.stream.source != "dataframe" and not composition.derived
-    composition = replace(composition, computed=in_reader and bool(derived))
-    return Composed(composition, predicate.terms, window, derived)
-
-
-@dataclass(frozen=True, slots=True)
-class _Deriver:
-    """Names expressions as derived attributes: the same expression, the same name."""
-
-    types: dict[str, str]
-    type_of: TypeOf
-
-    def derive(self, expr: Expr) -> Attribute | None:
-        if any(isinstance(e, Aggregate) for e in walk(expr)):
-            return None
-        sql = render(expr)
-        name = f"__d_{hashlib.sha256(sql.encode()).hexdigest()[:12]}"
-        try:
-            return Attribute(name, self.type_of(sql), sql)
-        except QueryError as error:
-            if error.span is None:
-                error.span = expr.span
-            raise
-
-    def attribute(self, expr: Expr) -> Attribute | None:
-        """A key or argument as a column of the stage's input, if every row may compute it."""
-        if isinstance(expr, Column):
-            return Attribute(expr.name, self.types[expr.name], "")
-        return self.derive(expr) if cannot_fail(expr, self._type) else None
-
-    def _type(self, expr: Expr) -> str | None:
-        if isinstance(expr, Column):
-            return self.types.get(expr.name)
-        attribute = self.derive(expr)
-        return None if attribute is None else attribute.type
-
-
-def _derived(
-    predicate: Predicate, more: tuple[Attribute, ...], types: dict[str, str]
-) -> tuple[Attribute, ...]:
-    found = {a.name: a for a in (*predicate.failing, *more) if a.name not in types}
-    return tuple(found[name] for name in sorted(found))
+    return composed_of(stream, composition, predicate, query.source.window)
 
 
 def _selection(query: BoundQuery, predicate: Predicate, types: dict[str, str]) -> Composition:
@@ -126,7 +61,7 @@ def _selection(query: BoundQuery, predicate: Predicate, types: dict[str, str]) -
     return Composition(
         kind="select",
         stream=query.source.stream.name,
-        derived=_derived(predicate, (), types),
+        derived=fixed_attributes(predicate, (), types),
         shipped=shipped,
         outputs=tuple(Output(i.name, render(i.expr)) for i in query.items),
         event_time=query.source.stream.event_time,
@@ -147,7 +82,7 @@ class _WindowPlan:
 
 
 def _preaggregated(
-    query: BoundQuery, deriver: _Deriver, types: dict[str, str]
+    query: BoundQuery, deriver: Deriver, types: dict[str, str]
 ) -> _WindowPlan | None:
     """The plan with partial aggregates, or None if some aggregate or key cannot be had that way."""
     keys = [deriver.attribute(k) for k in query.keys]
@@ -198,7 +133,7 @@ def _expressions(query: BoundQuery) -> list[Expr]:
     return [*(i.expr for i in query.items), *(() if query.having is None else (query.having,))]
 
 
-def _argument(call: Aggregate, deriver: _Deriver) -> Attribute | str | None:
+def _argument(call: Aggregate, deriver: Deriver) -> Attribute | str | None:
     """The attribute an aggregate reads; None for COUNT(*); "unknown" if it cannot be one."""
     match call.arguments:
         case ():

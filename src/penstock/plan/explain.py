@@ -9,7 +9,7 @@ from typing import Literal
 from penstock.language.render import render
 from penstock.plan.bind import BoundQuery
 from penstock.plan.catalog import Stream
-from penstock.plan.compose import Composed
+from penstock.plan.composed import Composed
 from penstock.plan.disorder import BY_RATIO, chosen_estimator
 from penstock.plan.specs import Composition, Interval, ValueSet
 from penstock.schema import Schema
@@ -40,10 +40,22 @@ def explain_query(
     query: BoundQuery, composed: Composed, outputs: Schema, place: Place, sharing: Sharing | None
 ) -> str:
     """One line per step, from the source to the results."""
-    composition = composed.composition
     stream = query.source.stream
-    lines = [f"stream    {stream.name} ({stream.source})"]
+    return "\n".join(
+        [
+            f"stream    {stream.name} ({stream.source})",
+            *source_lines(composed, place, sharing),
+            *([] if composed.window is None else _window_lines(query, composed)),
+            *result_lines(query, outputs, sharing),
+        ]
+    )
+
+
+def source_lines(composed: Composed, place: Place, sharing: Sharing | None) -> list[str]:
+    """Where tuples of a stream are selected, and how."""
+    composition = composed.composition
     derived = composition.derived or composed.derived
+    lines = []
     match place:
         case "reader":
             lines.append("stage     in the source's reader")
@@ -57,19 +69,20 @@ def explain_query(
         lines.append(f"derived   {attribute.sql}: {attribute.type}; {only}")
     for attribute in composed.derived:
         lines.append(f"derived   {attribute.sql}: {attribute.type}")
-    lines += _labelled("selection", _selection(composed, sharing))
-    if composed.window is not None:
-        lines += _window_lines(query, composed)
+    return lines + labelled("selection", _selection(composed, sharing))
+
+
+def result_lines(query: BoundQuery, outputs: Schema, sharing: Sharing | None) -> list[str]:
+    """What comes out, and in which ring."""
     names = ", ".join(f"{f.name} {f.type}" for f in outputs.fields)
-    lines.append(f"outputs   {names}")
+    lines = [f"outputs   {names}"]
     if query.having is not None:
         lines.append(f"having    {render(query.having)}")
     if sharing is None:
         lines.append("ring      a new one: no running query has this composition")
     else:
         lines.append(f"ring      {sharing.ring}; queries in it: {sharing.queries}")
-    lines += [f"note      {note}" for note in query.notes]
-    return "\n".join(lines)
+    return lines + [f"note      {note}" for note in query.notes]
 
 
 def _window_lines(query: BoundQuery, composed: Composed) -> list[str]:
@@ -85,10 +98,11 @@ def _window_lines(query: BoundQuery, composed: Composed) -> list[str]:
     else:
         shipped = ", ".join(composition.shipped)
         lines.append(f"partials  none: Spark aggregates the rows themselves ({shipped})")
-    return lines + _disorder_lines(query.source.stream, composition)
+    return lines + disorder_lines(query.source.stream, composition)
 
 
-def _disorder_lines(stream: Stream, composition: Composition) -> list[str]:
+def disorder_lines(stream: Stream, composition: Composition) -> list[str]:
+    """Which estimator runs, and why not the one that was asked for."""
     asked, ratio = stream.estimator, composition.drop_ratio
     share = None if ratio is None else f"{ratio * 100:.10g}%"
     chosen = chosen_estimator(asked, ratio)
@@ -113,10 +127,11 @@ def _disorder_lines(stream: Stream, composition: Composition) -> list[str]:
         apart = f"each {composition.per}'s windows close on their own"
         mixed = "windows mix sources and wait for the slowest"
         lines.append(f"per {composition.per}: {apart if composition.apart else mixed}")
-    return _labelled("disorder", lines)
+    return labelled("disorder", lines)
 
 
-def _labelled(label: str, lines: Iterable[str]) -> list[str]:
+def labelled(label: str, lines: Iterable[str]) -> list[str]:
+    """Lines of which the first has a label."""
     return [f"{'' if n else label:10}{line}" for n, line in enumerate(lines)]
 
 

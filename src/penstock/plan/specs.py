@@ -63,7 +63,8 @@ class SlotSpec:
     """One query's place in a ring: a tuple belongs to it if any term holds.
 
     `derived` are attributes that its terms name and the composition does not know; they have a
-    value for every row, so one slot's attribute never harms another slot.
+    value for every row, so one slot's attribute never harms another slot. In a join, `inputs` has
+    for each input the terms of its tuples and as window their RANGE (None: unbounded).
     """
 
     slot: int
@@ -71,6 +72,7 @@ class SlotSpec:
     window: WindowSpec | None = None
     from_us: int | None = None  # windows that start before this are not reported
     derived: tuple[Attribute, ...] = ()
+    inputs: tuple[SlotSpec, ...] = ()
 
 
 PartialKind = OneOf["count_star", "count", "sum", "min", "max", "moments"]
@@ -96,6 +98,27 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Join:
+    """Combinations of one tuple of each input, close enough in time.
+
+    `inputs` are compositions of kind "input": they ship the columns that results need, and `keys`
+    of equal number and `key_types`; combinations have equal keys. Columns of combinations are named
+    `joined_name(input, column)`; `residual` is a condition on them.
+    Without a common key Spark joins by itself: `ranges_us` (None: unbounded) are then part of the
+    plan, and `residual` is the whole condition; there is one query in such a ring.
+    """
+
+    inputs: tuple[Composition, ...]
+    residual: str | None = None
+    ranges_us: tuple[int | None, ...] = ()
+
+
+def joined_name(input_: int, column: str) -> str:
+    """What an input's column is called in a combination."""
+    return f"{input_}.{column}"
+
+
+@dataclass(frozen=True, slots=True)
 class Composition:
     """What a ring computes, without its queries' constants: equal compositions share a ring.
 
@@ -110,9 +133,10 @@ class Composition:
     column that tells the sources of tuples apart: the drop ratio is promised to each. If it is
     itself a key, each source's windows close on their own (`apart`; it is then one of `keys`, or
     shipped); else windows mix sources and wait for the slowest.
+    With a `join`, combinations take the place of tuples; `stream` then lists the inputs' streams.
     """
 
-    kind: OneOf["select", "window"]
+    kind: OneOf["select", "window", "input"]
     stream: str
     derived: tuple[Attribute, ...]
     shipped: tuple[str, ...]
@@ -129,3 +153,9 @@ class Composition:
     per: str | None = None
     apart: bool = False
     computed: bool = False
+    join: Join | None = None
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams whose tuples come in, by input."""
+        return (self.stream,) if self.join is None else tuple(i.stream for i in self.join.inputs)

@@ -20,7 +20,7 @@ from penstock.language.ast import Expr, Literal, Opaque
 from penstock.plan.catalog import Stream
 from penstock.plan.comparisons import MAX_WHOLE_DIGITS
 from penstock.plan.specs import Composition
-from penstock.runtime.compile import aggregated, stage_ddl
+from penstock.runtime.compile import aggregated, joined_ddl, stage_ddl
 from penstock.runtime.session import ring_settings
 from penstock.schema import INTEGER_TYPES, Field, Schema, decimal_parts
 
@@ -72,19 +72,26 @@ class Analyzer:
             return None
         return literal_of(found.dataType().simpleString(), found.value())
 
-    def output_schema(self, composition: Composition, stream: Stream) -> Schema:
-        """Names and types of a composition's results; refuses what Spark refuses."""
-        key = (stream.schema.ddl(), composition)
+    def output_schema(self, composition: Composition, *streams: Stream) -> Schema:
+        """Names and types of a composition's results; refuses what Spark refuses.
+
+        streams: the one that it reads, or all that it joins.
+        """
+        key = (", ".join(stream.schema.ddl() for stream in streams), composition)
         if key not in self._outputs:
             try:
                 with ring_settings(self._spark):
-                    self._outputs[key] = self._analyse(composition, stream)
+                    self._outputs[key] = self._analyse(composition, list(streams))
             except PySparkException as error:
                 raise QueryError(*explain_analysis(error)) from None
         return self._outputs[key]
 
-    def _analyse(self, composition: Composition, stream: Stream) -> Schema:
-        empty = self._spark.createDataFrame([], stage_ddl(composition, stream))
+    def _analyse(self, composition: Composition, streams: list[Stream]) -> Schema:
+        if composition.join is None:
+            empty = self._spark.createDataFrame([], stage_ddl(composition, streams[0]))
+        else:
+            empty = self._spark.createDataFrame([], joined_ddl(composition, streams))
+            empty = empty.where(composition.join.residual or "true")
         if composition.kind == "select":
             frame = empty.selectExpr(*(o.sql for o in composition.outputs))
             types = [f.dataType.simpleString() for f in frame.schema.fields]

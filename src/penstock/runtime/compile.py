@@ -4,6 +4,7 @@
                                 ├─ union ─ group by (slot, window end, keys) ─ outputs     WINDOW
     punctuation ────────────────┘
     rows with the stage inside ─ outputs, if Spark has any to compute                       SELECT
+    inputs with their stages inside ─ shuffle by bucket ─ join ─ one of the above           JOIN
 
 Both inputs of a WINDOW ring carry a watermark on `__end` with no delay. Spark's watermark is the
 lower of the two, and no window row lies at or below the punctuation of its micro-batch: so Spark
@@ -15,7 +16,9 @@ punctuation is the clock: the same holds.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -25,6 +28,10 @@ from penstock.plan.catalog import Stream
 from penstock.plan.specs import Attribute, Composition, SlotSpec
 from penstock.runtime.config import EPOCH, SHIFT_US, TRUE_END, StageConfig
 from penstock.runtime.datasource import run_in_map
+from penstock.runtime.joining.input_stage import BUCKET, INPUT_ROWS
+from penstock.runtime.joining.operator import JoinOperator, unpack
+from penstock.runtime.joining.results import copied_columns
+from penstock.runtime.joining.shape import joined_schema
 from penstock.runtime.packing import PACKED, packed_columns
 from penstock.schema import Field, Schema
 
@@ -60,6 +67,8 @@ def quoted(name: str) -> str:
 
 def stage_ddl(composition: Composition, stream: Stream) -> str:
     """The columns that leave the first stage."""
+    if composition.kind == "input":
+        return INPUT_ROWS
     types = {f.name: f.type for f in stream.schema.fields}
     shipped = Schema(tuple(Field(n, types[n]) for n in composition.shipped)).ddl()
     if composition.kind == "select":
@@ -82,26 +91,39 @@ def runs_in_reader(composition: Composition, stream: Stream) -> bool:
     return stream.source != "dataframe" and not (composition.derived or composition.computed)
 
 
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A stream that comes into a ring: the ring's own, or one of those that it joins."""
+
+    composition: Composition
+    stream: Stream
+    config: StageConfig
+
+
 def ring_frame(
     spark: SparkSession,
     composition: Composition,
-    stream: Stream,
+    inputs: tuple[Input, ...],
     config: StageConfig,
-    frame: DataFrame | None,
+    frames: Mapping[str, DataFrame],
     generation: Generation,
 ) -> DataFrame:
     """The whole plan of a ring, up to its results."""
-    if generation.native is not None:
-        rows = _native(_raw(spark, stream, config, frame, native=True), generation.native)
+    frame = frames.get(inputs[0].stream.name.lower())
+    if composition.join is not None:
+        rows = _joined(spark, composition, inputs, config, frames)
+    elif generation.native is not None:
+        raw = _raw(spark, inputs[0], frame, native=True)
+        rows = _native(raw, generation.native)
     else:
-        rows = _staged(spark, composition, stream, config, frame, generation)
+        rows = _staged(spark, inputs[0], frame, generation)
     if PACKED in rows.columns:
         return rows
     if composition.kind == "select":
         return rows.select("__slots", *_named(composition))
     punctuation = (
         spark.readStream.format("penstock_punctuation")
-        .option("token", json.dumps(asdict(config)))
+        .option("token", json.dumps(asdict(inputs[0].config)))
         .load()
         .withWatermark("__end", "0 seconds")
     )
@@ -116,21 +138,62 @@ def ring_frame(
     return aggregated(united, composition)
 
 
-def _staged(
+def _joined(
     spark: SparkSession,
     composition: Composition,
-    stream: Stream,
+    inputs: tuple[Input, ...],
     config: StageConfig,
-    frame: DataFrame | None,
-    generation: Generation,
+    frames: Mapping[str, DataFrame],
+) -> DataFrame:
+    """Combinations of the inputs' tuples: one shuffle by bucket, one stateful operator."""
+    join = composition.join
+    assert join is not None
+    in_reader = [i for i in inputs if runs_in_reader(i.composition, i.stream)]
+    sources = [_own_inputs(spark, in_reader)] if in_reader else []
+    for other in inputs:
+        if other not in in_reader:
+            frame = frames.get(other.stream.name.lower())
+            sources.append(_staged(spark, other, frame, Generation()))
+    united = reduce(DataFrame.unionByName, sources)
+    found = united.groupBy(BUCKET).transformWithState(
+        JoinOperator(json.dumps(asdict(config))), f"{PACKED} binary", "append", "None"
+    )
+    if copied_columns(composition) is not None:
+        return found
+    streams = [i.stream for i in inputs]
+    rows = found.mapInArrow(unpack, joined_ddl(composition, streams))
+    return rows if join.residual is None else rows.where(join.residual)
+
+
+def joined_ddl(composition: Composition, streams: list[Stream]) -> str:
+    """The columns that leave the join operator."""
+    join = composition.join
+    assert join is not None
+    fixed = "__slots array<int>"
+    if composition.kind == "window":
+        fixed = "__slot bigint, __range_us bigint, __end timestamp"
+    columns = joined_schema(join.inputs, streams)
+    return f"{fixed}, {columns.ddl()}" if columns.fields else fixed
+
+
+def _own_inputs(spark: SparkSession, inputs: list[Input]) -> DataFrame:
+    """The inputs of a join that penstock reads itself, in one source."""
+    configs = json.dumps([asdict(i.config) for i in inputs])
+    reader = spark.readStream.format("penstock_inputs").option("token", configs)
+    return reader.option("ddl", INPUT_ROWS).load()
+
+
+def _staged(
+    spark: SparkSession, given: Input, frame: DataFrame | None, generation: Generation
 ) -> DataFrame:
     """Tuples after the stage."""
-    text, ddl = json.dumps(asdict(config)), stage_ddl(composition, stream)
+    composition, stream = given.composition, given.stream
+    text, ddl = json.dumps(asdict(given.config)), stage_ddl(composition, stream)
     if packed_columns(composition, stream) is not None:
         ddl = f"{PACKED} binary"
     if runs_in_reader(composition, stream):
         return _own_rows(spark, text, ddl, "stage")
-    raw = _raw(spark, stream, config, frame, native=False)
+    raw = _raw(spark, given, frame, native=False)
     derived = {a.name: a for a in (*composition.derived, *generation.derived)}
     computed = [F.expr(a.sql).alias(a.name) for a in derived.values()]
     return raw.select("*", *computed).mapInArrow(run_in_map(text, frame is None), ddl)
@@ -166,19 +229,13 @@ def is_stateless(frame: DataFrame) -> bool:
     return check(frame._jdf.queryExecution().analyzed())
 
 
-def _raw(
-    spark: SparkSession,
-    stream: Stream,
-    config: StageConfig,
-    frame: DataFrame | None,
-    native: bool,
-) -> DataFrame:
+def _raw(spark: SparkSession, given: Input, frame: DataFrame | None, native: bool) -> DataFrame:
     """Tuples as they come: the user's, or penstock's own with the number of their epoch."""
-    columns = [F.col(quoted(n)) for n in stream.schema.names]
+    schema = given.stream.schema
     if frame is not None:
-        return frame.select(*columns)
-    ddl = f"{stream.schema.ddl()}, {EPOCH} bigint"
-    return _own_rows(spark, json.dumps(asdict(config)), ddl, "native" if native else "raw")
+        return frame.select(*(F.col(quoted(n)) for n in schema.names))
+    ddl = f"{schema.ddl()}, {EPOCH} bigint"
+    return _own_rows(spark, json.dumps(asdict(given.config)), ddl, "native" if native else "raw")
 
 
 def _own_rows(spark: SparkSession, config: str, ddl: str, what: str) -> DataFrame:

@@ -31,3 +31,14 @@ class StageConfig:
     @property
     def address(self) -> Address:
         return Address(self.host, self.port, self.token)
+
+
+def input_ring(ring: str, number: int) -> str:
+    """What an input of a JOIN ring is called: it has epochs of its own."""
+    return f"{ring}#{number}"
+
+
+def owner_of(ring: str) -> tuple[str, int | None]:
+    """The ring, and the number of its input if the name is that of one."""
+    owner, mark, number = ring.partition("#")
+    return owner, int(number) if mark else None

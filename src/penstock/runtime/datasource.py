@@ -52,7 +52,8 @@ class RowReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from penstock.runtime.sources.reading import open_pieces
-        from penstock.runtime.stage import TaskReport, stage_for
+        from penstock.runtime.stage import TaskReport
+        from penstock.runtime.stages import stage_for
 
         epoch, part, pieces = partition.value
         report = TaskReport()
@@ -89,6 +90,50 @@ class RowReader(DataSourceStreamReader):
             report.send(self._config, epoch["number"], part)
         elif report.bad:  # the stage reports under the parts from 0 on
             report.send(self._config, epoch["number"], -1 - part)
+
+
+class InputReader(DataSourceStreamReader):
+    """Several streams that are joined; an offset is the epoch of each."""
+
+    def __init__(self, options: Any) -> None:
+        self._readers = [
+            RowReader({"token": json.dumps(config), "what": "stage"})
+            for config in json.loads(options["token"])
+        ]
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {"epochs": [reader.initialOffset() for reader in self._readers]}
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        before = zip(self._readers, start["epochs"], strict=True)
+        return {"epochs": [reader.latestOffset(epoch, limit) for reader, epoch in before]}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """As many tasks as the input with the most parts has: a task costs more than it reads."""
+        tasks: dict[int, list[tuple[int, InputPartition]]] = {}
+        for number, reader in enumerate(self._readers):
+            parts = reader.partitions(start["epochs"][number], end["epochs"][number])
+            for task, part in enumerate(parts):
+                tasks.setdefault(task, []).append((number, part))
+        return [InputPartition(task) for task in tasks.values()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        for number, part in partition.value:
+            yield from self._readers[number].read(part)
+
+
+class InputSource(DataSource):
+    """The inputs of a join that penstock reads itself, after their stages."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock_inputs"
+
+    def schema(self) -> str:
+        return self.options["ddl"]
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return InputReader(self.options)
 
 
 class RowSource(DataSource):
@@ -142,6 +187,7 @@ class PunctuationSource(DataSource):
 def register_sources(spark: SparkSession) -> None:
     """Make the sources known to a session; each has its own list."""
     spark.dataSource.register(RowSource)
+    spark.dataSource.register(InputSource)
     spark.dataSource.register(PunctuationSource)
 
 
@@ -151,7 +197,8 @@ def run_in_map(config_text: str, numbered: bool) -> Any:
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
-        from penstock.runtime.stage import TaskReport, stage_for
+        from penstock.runtime.stage import TaskReport
+        from penstock.runtime.stages import stage_for
 
         config = StageConfig(**json.loads(config_text))
         context = TaskContext.get()

@@ -23,12 +23,14 @@ from penstock.language.render import render
 from penstock.plan.bind import BoundQuery, bind
 from penstock.plan.catalog import Catalog, OptionValue, Stream, check_stream, did_you_mean
 from penstock.plan.codec import dumps
-from penstock.plan.compose import Composed, compose
+from penstock.plan.compose import compose
+from penstock.plan.composed import Composed
 from penstock.plan.explain import explain_query
 from penstock.plan.specs import SlotSpec
 from penstock.runtime.analyzer import Analyzer
 from penstock.runtime.datasource import register_sources
 from penstock.runtime.dispatch import CallbackSink, Outlets, Share, Sink
+from penstock.runtime.joining.explain import explain_join_plan
 from penstock.runtime.manager import RingManager, output_schema
 from penstock.runtime.metrics import metrics_of
 from penstock.runtime.query import Query, QueryStatus, query_status
@@ -285,13 +287,20 @@ class Engine:
     def plan(self, select: Select, catalog: Catalog | None = None) -> Plan:
         """bind → compose, checked by Spark; changes nothing."""
         bound = bind(select, catalog or self.catalog)
-        stream = bound.source.stream
-        if self.bounded and is_endless(stream):
-            hint = "give its generator an end: rows = 100000"
-            raise QueryError(f"stream {stream.name} never ends", hint, select.streams[0].span)
-        types = self.analyzer.type_of
-        composed = compose(bound, lambda sql: types(sql, stream.schema), self.analyzer.fold)
-        outputs = self.analyzer.output_schema(composed.composition, stream)
+        streams = [given.stream for given in bound.inputs]
+        for stream, ref in zip(streams, select.streams, strict=True):
+            if self.bounded and is_endless(stream):
+                hint = "give its generator an end: rows = 100000"
+                raise QueryError(f"stream {stream.name} never ends", hint, ref.span)
+        composed = compose(bound, self.analyzer.type_of, self.analyzer.fold)
+        join = composed.composition.join
+        if join is not None and join.ranges_us:
+            raise QueryError(
+                "the streams of this join share no key",
+                "compare one column of every stream for equality: A.id = B.id AND B.id = C.id",
+                None if select.where is None else select.where.span,
+            )
+        outputs = self.analyzer.output_schema(composed.composition, *streams)
         return Plan(select, bound, composed, outputs)
 
     def start_query(
@@ -322,8 +331,7 @@ class Engine:
                     self._functions[slot] = given
                 # before the commit: no epoch may carry a slot whose results have no way out
                 self._manager.attach(ring.id, self.registry.query_by_slot(slot))
-                composed = plan.composed
-                body = SlotSpec(slot, composed.terms, composed.window, derived=composed.derived)
+                body = _slot(slot, plan.composed)
                 self._manager.expect(ring.id, body)
                 self.registry.publish(slot, dumps(body))
             seen = self._manager.has_seen_tuples(ring.id)
@@ -430,8 +438,10 @@ class Engine:
     def explain_plan(self, plan: Plan, slot: int | None = None) -> str:
         """The text of EXPLAIN for a checked query."""
         composition = plan.composed.composition
-        stream = readable(plan.bound.source.stream, self.workspace)
         ring = self._manager.find(composition)
+        if composition.join is not None:
+            return explain_join_plan(plan.bound, plan.composed, plan.outputs, ring, self.registry)
+        stream = readable(plan.bound.source.stream, self.workspace)
         terms = plan.composed.terms
         sharing = None if ring is None else sharing_of(self.registry, ring.id, terms, slot)
         place = self._manager.place(composition, stream)
@@ -491,6 +501,12 @@ class Engine:
                 last.callback(self.spark.stop)
             last.callback(self._outlets.subscribers.end_all)
             self._manager.stop()
+
+
+def _slot(number: int, composed: Composed) -> SlotSpec:
+    inputs = tuple(_slot(number, given) for given in composed.inputs)
+    terms, window = composed.terms, composed.window
+    return SlotSpec(number, terms, window, derived=composed.derived, inputs=inputs)
 
 
 def _warm_up() -> None:

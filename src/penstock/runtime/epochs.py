@@ -28,8 +28,9 @@ from penstock.control.ordering import (
     order_facts_from,
 )
 from penstock.kernels.delays import UNKNOWN_US, DelayFacts, facts_from, merge_facts
-from penstock.plan.codec import slot_from
+from penstock.plan.codec import canonical, slot_from
 from penstock.plan.specs import Composition
+from penstock.runtime.config import owner_of
 from penstock.runtime.registry import EpochRow, Registry
 from penstock.runtime.sources.planner import Planner
 
@@ -77,6 +78,20 @@ class RingEpochs:
     consumed: set[str] = field(default_factory=set)
     reports: dict[int, dict[int, Report]] = field(default_factory=lambda: defaultdict(dict))
     guard: threading.RLock = field(default_factory=threading.RLock)
+    # of a join's input: the join's inputs, itself among them; and whether results wait for nothing,
+    # so that punctuation may travel with the next tuples
+    siblings: list[RingEpochs] = field(default_factory=list)
+    eager: bool = False
+
+    @property
+    def punctuation_us(self) -> int:
+        """Up to where the stream is complete; a join is where its slowest input is."""
+        return min(s.disorder.punctuation_us for s in self.siblings or [self])
+
+    @property
+    def closes(self) -> bool:
+        """Whether punctuation means anything here."""
+        return self.composition.kind != "select"
 
 
 class EpochKeeper:
@@ -163,9 +178,9 @@ class EpochKeeper:
             last = self._registry.last_epoch(ring)
             done = {} if last is None else json.loads(last.work)
             work = state.planner.next_work(done, state.consumed, self._parallelism)
-            before_us = state.disorder.punctuation_us
-            punctuation_us = self._next_punctuation(state, idle=work is None)
-            if work is None and punctuation_us == before_us:
+            before_us = state.punctuation_us
+            self._next_punctuation(state, idle=work is None)
+            if work is None and (state.eager or state.punctuation_us == before_us):
                 return start
             body = {**done, "pieces": []} if work is None else work.body
             items = [] if work is None else work.consumed
@@ -187,12 +202,14 @@ class EpochKeeper:
             version = self._registry.version
             if state.last_version is not None:
                 version = min(version, state.last_version)
-            if disorder.event_us != UNKNOWN_US and state.composition.kind == "window":
+            owner, input_ = owner_of(state.ring)
+            event_us = max(s.disorder.event_us for s in state.siblings or [state])
+            if event_us != UNKNOWN_US and state.closes and not input_:
                 since = 0 if last is None else last.version
-                self._registry.start_after(state.ring, since, version, disorder.event_us + 1)
+                self._registry.start_after(owner, since, version, event_us + 1)
             work = json.dumps({**body, "trust_us": self._trust_us(state)})
             row = EpochRow(
-                state.ring, number, version, disorder.punctuation_us, disorder.clock_us, work
+                state.ring, number, version, state.punctuation_us, disorder.clock_us, work
             )
             self._registry.add_epoch(row, items)
             if disorder.rules.apart:  # its tasks close windows by the schedules of now
@@ -229,15 +246,16 @@ class EpochKeeper:
     def punctuation(self, ring: str) -> int:
         """What the punctuation source carries next; for a user's DataFrame this decides it."""
         state = self._rings[ring]
-        with state.guard:
-            before_us = state.disorder.punctuation_us
-            if state.planner is None and self._next_punctuation(state, idle=True) != before_us:
-                self._save(state)
-            return state.disorder.punctuation_us
+        for each in state.siblings or [state]:
+            with each.guard:
+                before_us = each.disorder.punctuation_us
+                if each.planner is None and self._next_punctuation(each, idle=True) != before_us:
+                    self._save(each)
+        return state.punctuation_us
 
     def _next_punctuation(self, state: RingEpochs, idle: bool) -> int:
         disorder = state.disorder
-        if state.composition.kind != "window":
+        if not state.closes:
             return disorder.punctuation_us
         range_us, slide_us = self._windows(state)
         if state.flushing and idle:
@@ -250,17 +268,23 @@ class EpochKeeper:
         """The longest RANGE and the shortest SLIDE of all queries that ever were in a ring."""
         version = self._registry.version
         since, longest, shortest = state.windows
-        if since != version and state.composition.kind == "window":
-            for spec in self._registry.specs_since(state.ring, since):
-                if (window := slot_from(spec).window) is not None:
+        if since != version and state.closes:
+            owner, number = owner_of(state.ring)
+            for spec in self._registry.specs_since(owner, since):
+                slot = slot_from(spec)
+                window = slot.window if number is None else slot.inputs[number].window
+                if window is not None:
                     longest = max(longest, window.range_us)
                     shortest = min(shortest or window.slide_us, window.slide_us)
             state.windows = (version, longest, shortest)
         return longest, shortest or 1_000
 
     def slots(self, ring: str, since: int, version: int) -> dict[str, Any]:
-        """What changed between two versions."""
-        added, dropped = self._registry.slots_between(ring, since, version)
+        """What changed between two versions; an input of a join gets its part of each slot."""
+        owner, number = owner_of(ring)
+        added, dropped = self._registry.slots_between(owner, since, version)
+        if number is not None:
+            added = [canonical(json.loads(text)["inputs"][number]) for text in added]
         return {"added": added, "dropped": dropped}
 
     def _take_rows(self, message: dict[str, Any], parts: list[bytes]) -> None:

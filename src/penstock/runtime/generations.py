@@ -57,7 +57,7 @@ class Generations:
 
     def may_settle(self, ring: Ring) -> bool:
         """Whether a ring's queries are few and have been the same for long enough."""
-        if ring.place != "stage" or ring.composition.kind != "select":
+        if ring.place != "stage" or ring.composition.kind != "select" or ring.composition.join:
             return False  # without counting, for this is asked all the time
         return becomes_native(self._facts_of(ring))
 
@@ -106,6 +106,7 @@ class Generations:
     ) -> ModeFacts:
         return ModeFacts(
             composition.kind == "select"
+            and composition.join is None
             and not runs_in_reader(composition, stream)
             and self._is_stateless(stream),
             queries,

@@ -21,12 +21,12 @@ from penstock.plan.codec import composition_from, dumps
 from penstock.plan.explain import Place
 from penstock.plan.specs import Composition, SlotSpec
 from penstock.runtime.companions import Companions
-from penstock.runtime.compile import is_stateless
-from penstock.runtime.config import StageConfig
+from penstock.runtime.compile import Input, is_stateless
+from penstock.runtime.config import StageConfig, input_ring
 from penstock.runtime.dispatch import Dispatcher, Outlets, Share, Sink, is_delivering
 from penstock.runtime.epochs import EpochKeeper, Report, RingEpochs
 from penstock.runtime.generations import ConditionOf, Generations
-from penstock.runtime.registry import QueryRow, Registry, RingRow
+from penstock.runtime.registry import INPUT, QueryRow, Registry, RingRow
 from penstock.runtime.ring import Ring, first_cause
 from penstock.runtime.service import EpochServer
 from penstock.runtime.session import STATE_STORES
@@ -116,12 +116,16 @@ class RingManager:
         text = dumps(composition)
         if not replay and (ring := self.find(composition)) is not None:
             return ring
-        id_ = f"{composition.kind}-{secrets.token_hex(3)}"
+        id_ = f"{kind_of(composition)}-{secrets.token_hex(3)}"
         ring = RingRow(id_, composition.stream, text, dumps(outputs), "running", None, int(replay))
         with self._registry.change():
             self._registry.add_ring(ring)
-            if not (replay or self._reads_itself(composition.stream)):
-                self._registry.inherit_position(id_, composition.stream, composition.event_time)
+            for name, part in _parts(id_, composition):
+                if part is not composition:
+                    row = RingRow(name, part.stream, dumps(part), "", INPUT, None, int(replay))
+                    self._registry.add_ring(row)
+                if not (replay or self._reads_itself(part.stream)):
+                    self._registry.inherit_position(name, part.stream, part.event_time)
         return ring
 
     def _reads_itself(self, stream: str) -> bool:
@@ -146,26 +150,27 @@ class RingManager:
 
     def open(self, row: RingRow) -> None:
         """Make a ring ready to start; one whose DataFrame is not here yet has to wait."""
-        found = self._find_stream(row.stream)
-        if found is None or row.id in self._rings:
-            return
-        stream = readable(found, self._workspace)
-        if stream.source == "dataframe" and stream.name.lower() not in self._frames:
-            return
-        planner = planner_of(stream, self._clock_us)
         composition = composition_from(row.composition)
+        found = [self._find_stream(name) for name in composition.streams]
+        streams = [readable(stream, self._workspace) for stream in found if stream is not None]
+        if row.id in self._rings or len(streams) < len(found):
+            return
+        if any(s.source == "dataframe" and s.name.lower() not in self._frames for s in streams):
+            return
         address = asdict(self._server.address)
-        config = StageConfig(row.id, row.composition, dumps(stream), **address)
-        self._epochs.open(
-            RingEpochs(
-                row.id,
-                composition,
-                planner,
-                Disorder(rules_of(stream, composition)),
-                stream.trust_us,
-                self._holds(stream, composition.drop_ratio),
-            )
+        inputs = tuple(
+            Input(part, stream, StageConfig(name, dumps(part), dumps(stream), **address))
+            for (name, part), stream in zip(_parts(row.id, composition), streams, strict=True)
         )
+        states = [self._epochs_of(given) for given in inputs]
+        for state in states:
+            if composition.join is not None:
+                state.siblings, state.eager = states, composition.kind == "select"
+            self._epochs.open(state)
+        config = inputs[0].config
+        if composition.join is not None:
+            texts = json.dumps([dumps(stream) for stream in streams])
+            config = StageConfig(row.id, row.composition, texts, **address)
         dispatcher = Dispatcher(
             row.id,
             tuple(output_schema(row).names),
@@ -180,7 +185,18 @@ class RingManager:
         for query in self._registry.queries(row.id):
             dispatcher.attach(query.slot, self._sink_of(query))
         checkpoint = str(self._workspace.checkpoint(row.id))
-        self._rings[row.id] = Ring(row.id, composition, stream, config, dispatcher, checkpoint)
+        self._rings[row.id] = Ring(row.id, composition, inputs, config, dispatcher, checkpoint)
+
+    def _epochs_of(self, given: Input) -> RingEpochs:
+        stream, composition = given.stream, given.composition
+        return RingEpochs(
+            given.config.ring,
+            composition,
+            planner_of(stream, self._clock_us),
+            Disorder(rules_of(stream, composition)),
+            stream.trust_us,
+            self._holds(stream, composition.drop_ratio),
+        )
 
     def _holds(self, stream: Stream, drop_ratio: float | None) -> bool:
         """A bounded run is exact unless the user allowed a loss: nothing is late until the end."""
@@ -231,18 +247,17 @@ class RingManager:
             return list(self._rings.values())
 
     def _start(self, ring: Ring) -> None:
+        store = self._settings().state_store if ring.composition.join is None else "rocksdb"
         extra = {
             "spark.sql.shuffle.partitions": str(self._parallelism),
-            "spark.sql.streaming.stateStore.providerClass": STATE_STORES[
-                self._settings().state_store
-            ],
+            "spark.sql.streaming.stateStore.providerClass": STATE_STORES[store],
         }
-        frame = self._frames.get(ring.stream.name.lower())
         with self.guard:
             if not self.is_open(ring.id):
                 return
             generation = self._generations.plan(ring)
-        start = self._spark, frame, self._settings().trigger_ms, extra, generation
+            frames = dict(self._frames)
+        start = self._spark, frames, self._settings().trigger_ms, extra, generation
         if not ring.started:
             ring.start(*start)
         else:
@@ -286,7 +301,7 @@ class RingManager:
         with self.guard:
             if if_idle and self._registry.count_queries(ring):
                 return
-            self._registry.set_ring_state(ring, "retired")
+            self._registry.retire_ring(ring)
             running = self._take(ring)
         if running is not None:
             running.close()
@@ -303,8 +318,10 @@ class RingManager:
         """Strike a ring off the books; the caller stops it, outside the guard."""
         self._idle_since.pop(ring, None)
         self._generations.forget(ring)
-        self._epochs.close(ring)
-        return self._rings.pop(ring, None)
+        taken = self._rings.pop(ring, None)
+        for part in [] if taken is None else taken.parts:
+            self._epochs.close(part)
+        return taken
 
     def _supervise(self) -> None:
         while not self._stopped.wait(0.5):
@@ -362,7 +379,8 @@ class RingManager:
         with self.guard:
             self._frames[stream.lower()] = frame
             for row in self._registry.rings():
-                if row.stream.lower() == stream.lower() and row.state == "running":
+                names = composition_from(row.composition).streams
+                if stream.lower() in map(str.lower, names) and row.state == "running":
                     self.open(row)
         self.start_pending()
 
@@ -370,7 +388,8 @@ class RingManager:
         """Retire all rings of a stream and of its companions."""
         own = stream.lower()
         for row in self._registry.rings():
-            if row.stream.lower() == own or row.stream.lower().startswith(own + "."):
+            names = [name.lower() for name in composition_from(row.composition).streams]
+            if any(name == own or name.startswith(own + ".") for name in names):
                 self.retire(row.id)
         with self.guard:
             self._frames.pop(own, None)
@@ -378,11 +397,11 @@ class RingManager:
     def follow(self, stream: Stream) -> None:
         """Use a stream's changed estimator from the next epoch on."""
         with self.guard:
-            for ring in self._rings.values():
-                if ring.stream.name.lower() == stream.name.lower():
-                    hold = self._holds(stream, ring.composition.drop_ratio)
-                    rules = rules_of(stream, ring.composition)
-                    self._epochs.judge(ring.id, rules, stream.trust_us, hold)
+            for given in (i for ring in self._rings.values() for i in ring.inputs):
+                if given.stream.name.lower() == stream.name.lower():
+                    hold = self._holds(stream, given.composition.drop_ratio)
+                    rules = rules_of(stream, given.composition)
+                    self._epochs.judge(given.config.ring, rules, stream.trust_us, hold)
 
     def refusal(self, ring: str, slot: int) -> str | None:
         """Why a query that was just started is not running."""
@@ -393,8 +412,9 @@ class RingManager:
 
     def has_seen_tuples(self, ring: str) -> bool:
         """Whether a ring, or those it took its position from, has read anything yet."""
-        known = self._registry.progress(ring)
-        return known is not None and has_begun(known[1])
+        names = [ring] if (running := self._rings.get(ring)) is None else running.parts
+        known = [self._registry.progress(name) for name in names]
+        return any(found is not None and has_begun(found[1]) for found in known)
 
     def disorder(self, ring: str) -> dict[str, Any]:
         """What is known of the disorder of a ring's stream; empty if the ring is not open."""
@@ -411,7 +431,9 @@ class RingManager:
 
     def _finish_batch(self, ring: str, batch: int, rows: dict[int, int]) -> None:
         self._registry.count_results(batch, rows)
-        self._epochs.absorb(ring)
+        if (running := self._rings.get(ring)) is not None:
+            for part in running.parts:
+                self._epochs.absorb(part)
 
     def _keep_rows(self, state: RingEpochs, epoch: int, reports: list[Report]) -> None:
         stream = state.composition.stream
@@ -438,15 +460,20 @@ class RingManager:
         deadline = time.monotonic() + timeout
         for companions in (False, True):
             rings = self._rings_of(companions)
+            parts = [part for ring in rings for part in ring.parts]
             for flush in (False, True):
-                self._epochs.flush([r.id for r in rings], flush)
+                self._epochs.flush(parts, flush)
                 self._await(rings, deadline)
-            self._epochs.flush([r.id for r in rings], False)
+            self._epochs.flush(parts, False)
         self._raise_failures()
 
     def _rings_of(self, companions: bool) -> list[Ring]:
         """The rings of companions, or of the streams that fill them."""
-        return [r for r in self._snapshot() if ("." in r.stream.name) == companions]
+
+        def reads_companion(ring: Ring) -> bool:
+            return any("." in name for name in ring.composition.streams)
+
+        return [r for r in self._snapshot() if reads_companion(r) == companions]
 
     def _await(self, rings: list[Ring], deadline: float) -> None:
         for ring in rings:
@@ -480,7 +507,7 @@ class RingManager:
             found.append(
                 {
                     "ring": row.id,
-                    "kind": composition_from(row.composition).kind,
+                    "kind": kind_of(composition_from(row.composition)),
                     "stream": row.stream,
                     "queries": self._registry.count_queries(row.id),
                     "state": "waiting" if waiting else row.state,
@@ -491,12 +518,12 @@ class RingManager:
         return found
 
     def _progress(self, ring: Ring) -> dict[str, Any]:
-        counted = None if ring.place == "spark" else self._epochs.last_tuples(ring.id)
-        return ring.progress(counted)
+        counted = sum(map(self._epochs.last_tuples, ring.parts))
+        return ring.progress(None if ring.place == "spark" else counted)
 
     def _selection(self, ring: Ring) -> dict[str, Any]:
         """Who evaluates predicates, and in which order; derived attributes by their SQL."""
-        if ring.generation.native is not None:
+        if ring.generation.native is not None or ring.composition.join is not None:
             return {"selection": ring.place, "ordering": None}
         ordering = self._epochs.ordering(ring.id)
         derived = (*ring.composition.derived, *ring.generation.derived)
@@ -513,6 +540,20 @@ class RingManager:
             with suppress(Exception):  # Spark may be gone already; the checkpoint is what counts
                 ring.close()
         self._server.close()
+
+
+def kind_of(composition: Composition) -> str:
+    """What a ring is called: select, window, join or join_window."""
+    if composition.join is None:
+        return composition.kind
+    return "join" if composition.kind == "select" else "join_window"
+
+
+def _parts(ring: str, composition: Composition) -> list[tuple[str, Composition]]:
+    """What has epochs of its own in a ring: the ring itself, or the inputs of its join."""
+    if composition.join is None:
+        return [(ring, composition)]
+    return [(input_ring(ring, n), given) for n, given in enumerate(composition.join.inputs)]
 
 
 def output_schema(row: RingRow) -> pa.Schema:

@@ -31,10 +31,11 @@ class Running(Protocol):
 def metrics_of(registry: Registry, running: Running) -> dict[str, Any]:
     """Figures of all streams, rings and queries; `json.dumps` takes them as they are."""
     rings = {ring.id: ring for ring in registry.rings()}
+    parts = registry.rings(inputs=True)
     queries = registry.queries()
     streams = registry.streams()
     return {
-        "streams": {s.name: _stream(registry, running, s, rings.values()) for s in streams},
+        "streams": {s.name: _stream(registry, running, s, parts) for s in streams},
         "rings": [{k: _plain(k, v) for k, v in ring.items()} for ring in running.describe()],
         "queries": {q.name: _query(q, rings[q.ring], running.is_open(q.ring)) for q in queries},
     }
@@ -83,13 +84,13 @@ def _stream(
         "rings": [
             ring_disorder(registry, running, stream, r)
             for r in rings
-            if r.stream.lower() == own and r.state != "retired" and _has_windows(r)
+            if r.stream.lower() == own and r.state != "retired" and _has_punctuation(r)
         ],
     }
 
 
-def _has_windows(ring: RingRow) -> bool:
-    return composition_from(ring.composition).kind == "window"
+def _has_punctuation(ring: RingRow) -> bool:
+    return composition_from(ring.composition).kind != "select"
 
 
 def _query(query: QueryRow, ring: RingRow, is_open: bool) -> dict[str, Any]:

@@ -39,11 +39,15 @@ def _is_known(type_: str | None) -> bool:
 
 def pack(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The batch as rows of one blob each."""
+    for blob in blobs_of(batch):
+        yield pa.RecordBatch.from_arrays([pa.array([blob], pa.binary())], names=[PACKED])
+
+
+def blobs_of(batch: pa.RecordBatch) -> Iterator[bytes]:
     pieces = -(-batch.nbytes // _MOST_BYTES)
     rows = max(1, -(-batch.num_rows // max(1, pieces)))
     for start in range(0, batch.num_rows, rows):
-        blob = to_ipc(batch.slice(start, rows))
-        yield pa.RecordBatch.from_arrays([pa.array([blob], pa.binary())], names=[PACKED])
+        yield to_ipc(batch.slice(start, rows))
 
 
 def unpacked(table: pa.Table) -> pa.Table:
@@ -59,3 +63,8 @@ def to_ipc(batch: pa.RecordBatch) -> bytes:
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return sink.getvalue().to_pybytes()
+
+
+def from_ipc(blob: bytes) -> pa.RecordBatch:
+    """The one batch of a blob."""
+    return pa.ipc.open_stream(pa.py_buffer(blob)).read_next_batch()

@@ -23,6 +23,7 @@ from penstock.plan.catalog import Stream
 from penstock.plan.codec import canonical, dumps, stream_from
 
 FORMAT = 1
+INPUT = "input"  # state of a ring's row that is not a ring: an input of a join
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL);
@@ -231,9 +232,10 @@ class Registry:
 
     # rings
 
-    def rings(self) -> list[RingRow]:
-        sql = f"SELECT {_RING} FROM rings ORDER BY rowid"
-        return [RingRow(*row) for row in self._rows(sql)]
+    def rings(self, inputs: bool = False) -> list[RingRow]:
+        """All rings, in order; `inputs`: and what is kept of the inputs of joins."""
+        sql = f"SELECT {_RING} FROM rings WHERE ? OR state <> '{INPUT}' ORDER BY rowid"
+        return [RingRow(*row) for row in self._rows(sql, inputs)]
 
     def add_ring(self, ring: RingRow) -> None:
         with self.change() as db:
@@ -242,6 +244,13 @@ class Registry:
     def set_ring_state(self, ring: str, state: str, error: str | None = None) -> None:
         with self.change() as db:
             db.execute("UPDATE rings SET state = ?, error = ? WHERE id = ?", (state, error, ring))
+
+    def retire_ring(self, ring: str) -> None:
+        """Mark a ring, and the inputs of a join, as gone."""
+        with self.change() as db:
+            inputs = f"(state = '{INPUT}' AND substr(id, 1, length(?1) + 1) = ?1 || '#')"
+            sql = f"UPDATE rings SET state = 'retired', error = NULL WHERE id = ?1 OR {inputs}"
+            db.execute(sql, (ring,))
 
     # queries
 
@@ -254,9 +263,10 @@ class Registry:
 
     def readers_of(self, stream: str) -> list[str]:
         """Names of the queries on a stream or on its companions."""
+        owner = "substr(id, 1, instr(id || '#', '#') - 1)"
         sql = (
             "SELECT name FROM queries WHERE dropped IS NULL"
-            f" AND ring IN (SELECT id FROM rings WHERE {_OF_STREAM}) ORDER BY slot"
+            f" AND ring IN (SELECT {owner} FROM rings WHERE {_OF_STREAM}) ORDER BY slot"
         )
         return [r[0] for r in self._rows(sql, stream)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
@@ -16,7 +16,7 @@ from penstock.errors import EngineError
 from penstock.plan.catalog import Stream
 from penstock.plan.explain import Place
 from penstock.plan.specs import Composition
-from penstock.runtime.compile import Generation, ring_frame, runs_in_reader
+from penstock.runtime.compile import Generation, Input, ring_frame, runs_in_reader
 from penstock.runtime.config import StageConfig
 from penstock.runtime.dispatch import Dispatcher
 from penstock.runtime.session import ring_settings
@@ -36,14 +36,14 @@ class Ring:
         self,
         id_: str,
         composition: Composition,
-        stream: Stream,
+        inputs: tuple[Input, ...],
         config: StageConfig,
         dispatcher: Dispatcher,
         checkpoint: str,
     ) -> None:
         self.id = id_
         self.composition = composition
-        self.stream = stream
+        self.inputs = inputs
         self.dispatcher = dispatcher
         self._config = config
         self._checkpoint = checkpoint
@@ -59,7 +59,7 @@ class Ring:
     def renew(
         self,
         spark: SparkSession,
-        frame: DataFrame | None,
+        frames: Mapping[str, DataFrame],
         trigger_ms: int,
         settings: dict[str, str],
         generation: Generation,
@@ -77,25 +77,27 @@ class Ring:
                 self._count()
             stopped()
             try:
-                self.start(spark, frame, trigger_ms, settings, generation)
+                self.start(spark, frames, trigger_ms, settings, generation)
             except Exception:
-                self.start(spark, frame, trigger_ms, settings, self.generation)
+                self.start(spark, frames, trigger_ms, settings, self.generation)
                 raise
 
     def start(
         self,
         spark: SparkSession,
-        frame: DataFrame | None,
+        frames: Mapping[str, DataFrame],
         trigger_ms: int,
         settings: dict[str, str],
         generation: Generation,
     ) -> None:
+        """Start from the checkpoint; `frames` are users' DataFrames by the names of streams."""
         if self._closed:
             return
-        session = spark if frame is None else frame.sparkSession
+        own = [frames[name] for i in self.inputs if (name := i.stream.name.lower()) in frames]
+        session = own[0].sparkSession if own else spark
         with ring_settings(session, settings | generation.settings):
             results = ring_frame(
-                session, self.composition, self.stream, self._config, frame, generation
+                session, self.composition, self.inputs, self._config, frames, generation
             )
             self._query = (
                 results.writeStream.queryName(f"penstock-{self.id}")
@@ -122,11 +124,22 @@ class Ring:
             time.sleep(0.05)
 
     @property
+    def stream(self) -> Stream:
+        """The stream, or the first one of a join."""
+        return self.inputs[0].stream
+
+    @property
+    def parts(self) -> list[str]:
+        """What has epochs of its own: the ring, or the inputs of a join."""
+        return [i.config.ring for i in self.inputs]
+
+    @property
     def place(self) -> Place:
         """Where the queries' predicates are evaluated."""
         if self.generation.native is not None:
             return "spark"
-        return "reader" if runs_in_reader(self.composition, self.stream) else "stage"
+        in_reader = all(runs_in_reader(i.composition, i.stream) for i in self.inputs)
+        return "reader" if in_reader else "stage"
 
     @property
     def started(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,6 @@ from penstock.kernels.delays import (
 from penstock.kernels.selection import Matches, Selection, select
 from penstock.kernels.windows import LatePairs, expand, preaggregate
 from penstock.plan.catalog import Stream
-from penstock.plan.codec import composition_from, slot_from, stream_from
 from penstock.plan.specs import Composition, SlotSpec
 from penstock.runtime.config import SHIFT_US, TRUE_END, StageConfig
 from penstock.runtime.packing import pack, packed_columns, to_ipc
@@ -104,11 +103,11 @@ class Stage:
     selection: Selection
     packed: tuple[str, ...] | None  # the columns that leave it, packed; None: all shipped, as rows
     version: int = 0
-    slots: list[SlotSpec] = field(default_factory=list)  # of a WINDOW ring: its windows, no terms
+    slots: list[SlotSpec] = field(default_factory=list)  # with windows, without terms
     usage_told: int = -1  # version whose use of attributes the engine knows
 
     @classmethod
-    def of(cls, composition: Composition, stream: Stream) -> Stage:
+    def of(cls, composition: Composition, stream: Stream) -> Self:
         """A stage without slots."""
         types = {f.name: f.type for f in stream.schema.fields}
         types |= {a.name: a.type for a in composition.derived}
@@ -121,7 +120,7 @@ class Stage:
             self.types.update({a.name: a.type for a in slot.derived})
         if added or dropped:
             self.selection.change(added, dropped)
-        if self.composition.kind == "window":
+        if self.composition.kind != "select":
             kept = {s.slot: s for s in self.slots} | {s.slot: replace(s, terms=()) for s in added}
             self.slots = [kept[slot] for slot in self.selection.slot_numbers.tolist()]
         self.version = version
@@ -131,9 +130,9 @@ class Stage:
         composition = self.composition
         needed = set(self.selection.order) | set(composition.shipped)
         needed |= {p.argument for p in composition.partials if p.argument is not None}
-        if composition.preaggregated:
+        if composition.preaggregated or composition.kind == "input":
             needed |= set(composition.keys)
-        if composition.kind == "window":
+        if composition.kind != "select":
             roles = (composition.event_time, self.stream.arrival_time, composition.per)
             needed |= {c for c in roles if c}
         elif self.stream.event_time is not None:
@@ -161,7 +160,7 @@ class Stage:
         for batch in batches:
             result, pairs = self._window_rows(batch, epoch, report)
             if pairs.num_rows:
-                late.append(_moved(pairs, first_row))
+                late.append(moved(pairs, first_row))
             first_row += batch.num_rows
             if result.num_rows:
                 yield result
@@ -230,7 +229,7 @@ class Stage:
         """Rows for the ring, and what is kept of late pairs beside the tuples themselves."""
         event_time = self.composition.event_time
         assert event_time is not None
-        ts_us, mask = _micros(batch, event_time), _valid(batch, event_time)
+        ts_us, mask = micros(batch, event_time), valid(batch, event_time)
         sources = (
             Sources(batch.column(self.composition.per), epoch) if self.composition.per else None
         )
@@ -259,7 +258,7 @@ class Stage:
         self._count(report.late, late.positions)
         self._count(report.lost, late.positions[late.lost])
         slots = self.selection.slot_numbers[late.positions]
-        return self._shape(rows.batch, epoch), _late_columns(late, slots, ts_us, closed_us)
+        return self._shape(rows.batch, epoch), late_columns(late, slots, ts_us, closed_us)
 
     def _last_end(self, closed_us: int | np.ndarray) -> int | np.ndarray:
         """The last window end that is closed: a tuple before it has missed a window."""
@@ -282,9 +281,9 @@ class Stage:
         clock_us = max(epoch["clock_us"], report.facts.clock_us)
         arrival_us = None
         if (arrival := self.stream.arrival_time) is not None:
-            arrived = _valid(batch, arrival)
+            arrived = valid(batch, arrival)
             if arrived.any() or clock_us != UNKNOWN_US:  # else only event times can start the clock
-                arrival_us = np.where(arrived, _micros(batch, arrival), UNKNOWN_US)
+                arrival_us = np.where(arrived, micros(batch, arrival), UNKNOWN_US)
         trust_us = epoch["trust_us"]
         facts = disorder_facts(
             ts_us, mask, arrival_us, clock_us, trust_us, closed_us, epoch["newest"]
@@ -364,20 +363,20 @@ def progress_of(
     if (event_time := stream.event_time) is None:
         return DelayFacts(batch.num_rows)
     clock_us = max(epoch["clock_us"], report.facts.clock_us)
-    ts_us, mask = _micros(batch, event_time), _valid(batch, event_time)
+    ts_us, mask = micros(batch, event_time), valid(batch, event_time)
     return disorder_facts(ts_us, mask, None, clock_us, epoch["trust_us"], NEVER_US)
 
 
-def _micros(batch: pa.RecordBatch, column: str) -> np.ndarray:
+def micros(batch: pa.RecordBatch, column: str) -> np.ndarray:
     """Event times as int64 microseconds; NULL becomes 0 and is masked by the caller."""
     return batch.column(column).cast(pa.int64()).fill_null(0).to_numpy()
 
 
-def _valid(batch: pa.RecordBatch, column: str) -> np.ndarray:
+def valid(batch: pa.RecordBatch, column: str) -> np.ndarray:
     return batch.column(column).is_valid().to_numpy(zero_copy_only=False)
 
 
-def _late_columns(
+def late_columns(
     late: LatePairs, slots: np.ndarray, ts_us: np.ndarray, closed_us: int | np.ndarray
 ) -> pa.RecordBatch:
     """What `<stream>.late` says of each late pair, and the row that it is about."""
@@ -395,22 +394,6 @@ def _late_columns(
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _moved(late: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+def moved(late: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
     """Count rows from the task's first on."""
     return late.set_column(0, _ROW, pc.add(late.column(_ROW), first_row))
-
-
-_stages: dict[str, Stage] = {}
-
-
-def stage_for(config: StageConfig, version: int) -> Stage:
-    """The stage of a ring at a registry version; workers keep the last and fetch only changes."""
-    stage = _stages.pop(config.ring, None)  # comes back when it is whole again
-    if stage is None or stage.version > version:
-        stage = Stage.of(composition_from(config.composition), stream_from(config.stream))
-    if stage.version < version:
-        message = {"ring": config.ring, "since": stage.version, "version": version}
-        changes = ask(config.address, "slots", message)
-        stage.change(version, [slot_from(text) for text in changes["added"]], changes["dropped"])
-    _stages[config.ring] = stage
-    return stage

@@ -46,10 +46,6 @@ SELECT count(*) AS n FROM Sensors [RANGE 1 SECOND WATTR ARRIVED]
 -- is: count(*) AS n FROM Sensors [1000000 / 1000000 on ts per room]
 SELECT count(*) AS n FROM Sensors S [RANGE 1 SECOND DRATIO 1% PER s.ROOM]
 
--- ok: in a join the sources are those of the stream itself
--- is: S.room AS room, D.open AS open FROM Sensors, Doors WHERE S.id = D.id
-SELECT room, D.open FROM Sensors S [NOW DRATIO 1% PER S.id], Doors D [NOW DRATIO 1% PER open] WHERE S.id = D.id
-
 -- ok: a grouping expression inside a larger one
 -- is: (hour(ts) + 1) AS h, count(*) AS n FROM Sensors [1000000 / 1000000 on ts] GROUP BY hour(ts)
 SELECT hour(ts) + 1 AS h, count(*) AS n FROM Sensors [RANGE 1 SECOND] GROUP BY hour(ts)
@@ -69,6 +65,22 @@ SELECT * FROM doors.BAD
 -- ok: joins keep their qualifiers
 -- is: S.room AS room, D.open AS open FROM Sensors, Doors WHERE S.id = D.id
 SELECT room, D.open FROM Sensors S [RANGE 1 MINUTE], Doors D [RANGE 1 MINUTE] WHERE S.id = D.id
+
+-- ok: a stream with itself
+-- is: A.room AS room, B.room AS other FROM Sensors, Sensors WHERE A.id = B.id
+SELECT A.room, B.room AS other FROM Sensors A [RANGE 1 MINUTE], Sensors B [RANGE 1 SECOND] WHERE A.id = B.id
+
+-- ok: a name in a window clause is one of its own stream
+-- is: A.id AS id, count(*) AS n FROM Sensors [1000000 / 1000000 on arrived], Sensors [2000000 / 1000000 on ts] WHERE A.id = B.id GROUP BY A.id
+SELECT A.id, count(*) AS n FROM Sensors A [RANGE 1 SECOND WATTR arrived], Sensors B [RANGE 2 SECONDS WATTR ts] WHERE A.id = B.id GROUP BY A.id
+
+-- ok: windows of joins slide together
+-- is: S.room AS room, max(D.id) AS m FROM Sensors [60000000 / 5000000 on ts], Doors [30000000 / 5000000 on at] WHERE S.id = D.id GROUP BY S.room
+SELECT window_start, room, max(D.id) AS m FROM Sensors S [RANGE 1 MINUTE SLIDE 5 SECONDS], Doors D [RANGE 30 SECONDS] WHERE S.id = D.id GROUP BY room
+
+-- ok: windows of joins slide by the least RANGE, an unbounded stream has none
+-- is: count(*) AS n FROM Sensors [60000000 / 30000000 on ts], Doors [30000000 / 30000000 on at], Tagged WHERE S.id = D.id HAVING __window_end > __window_start
+SELECT count(*) AS n FROM Sensors S [RANGE 1 MINUTE], Doors D [RANGE 30 SECONDS], Tagged WHERE S.id = D.id HAVING window_end > window_start
 
 -- ok: an instant is a millisecond
 -- is: count(*) AS n FROM Doors [1000 / 1000 on at]
@@ -141,8 +153,8 @@ SELECT count(*) FROM Tagged [RANGE 1 MINUTE DRATIO 1% PER more]
 -- fail 1:60: PER window_end is not a column of this stream
 SELECT count(*) FROM Sensors [RANGE 1 MINUTE DRATIO 1% PER window_end]
 
--- fail 1:47: PER open is not a column of this stream
-SELECT S.id FROM Sensors S [NOW DRATIO 1% PER D.open], Doors D [NOW] WHERE S.id = D.id
+-- fail 1:47: PER is not supported in joins. leave it out: DRATIO holds for the stream as a whole
+SELECT S.id FROM Sensors S [NOW DRATIO 1% PER S.id], Doors D [NOW] WHERE S.id = D.id
 
 -- fail 1:39: WATTR at is not a column of this stream
 SELECT S.id FROM Sensors S [NOW WATTR D.at], Doors D [NOW] WHERE S.id = D.id
@@ -162,8 +174,23 @@ SELECT id, count(*) AS n FROM Doors [RANGE 1 MINUTE] GROUP BY 3
 -- fail 1:12: two columns are named ID. give one of them another name: … AS ID_2
 SELECT id, ID FROM Doors
 
--- fail 1:8: two columns are named id
+-- fail 1:8: two columns are named id. name the columns: SELECT S.id, D.id AS id_2
 SELECT * FROM Sensors S [RANGE 1 MINUTE], Doors D [RANGE 1 MINUTE]
+
+-- fail 1:14: two columns are named id. name the columns: SELECT S.id, D.id AS id_2
+SELECT S.id, D.id FROM Sensors S [RANGE 1 MINUTE], Doors D [RANGE 1 MINUTE]
+
+-- fail 1:44: stream Log has no event time to join by. give it one: WITH (…, event_time = 'column'), or write WATTR column in the window
+SELECT number FROM Doors [RANGE 1 MINUTE], Log [RANGE 1 MINUTE] WHERE id = number
+
+-- fail 1:27: an aggregate over an unbounded window is never final. give a stream a RANGE: Doors [RANGE 1 MINUTE]
+SELECT count(*) AS n FROM Doors A, Doors B [UNBOUNDED] WHERE A.id = B.id
+
+-- fail 1:76: the streams of an aggregated join have different SLIDEs. write the same SLIDE everywhere, or once
+SELECT count(*) AS n FROM Doors A [RANGE 1 MINUTE SLIDE 1 SECOND], Doors B [RANGE 1 MINUTE SLIDE 2 SECONDS] WHERE A.id = B.id
+
+-- fail 1:8: column window_start not found. window_start and window_end are columns of windowed results
+SELECT window_start FROM Doors A [NOW], Doors B [NOW] WHERE A.id = B.id
 
 -- fail 1:8: the name window_end is taken
 SELECT max(at) AS window_end FROM Doors [RANGE 1 MINUTE]

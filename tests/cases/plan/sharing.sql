@@ -55,6 +55,43 @@ SELECT id FROM Sensors [DRATIO 1% PER room]
 SELECT count(1) AS n FROM Sensors [RANGE 1 MINUTE];
 SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE]
 
+-- share: joins differ in aliases, constants of conditions on one stream and ranges only
+SELECT S.room, D.open FROM Sensors S [RANGE 1 MINUTE], Doors D [RANGE 1 MINUTE] WHERE S.id = D.id;
+SELECT A.room, open FROM Sensors A [RANGE 5 SECONDS], Doors [NOW] WHERE Doors.id = A.id AND A.temp > 20;
+SELECT room, open FROM Sensors S JOIN Doors D ON S.id = D.id AND D.id IN (1, 2) AND NOT open WHERE 2 * 100 = 200
+
+-- share: equalities in another order, another way round
+SELECT A.room FROM Sensors A, Doors B, Tagged C WHERE A.id = B.id AND B.id = C.id;
+SELECT A.room FROM Sensors A, Doors B, Tagged C WHERE C.id = A.id AND A.id = B.id;
+SELECT A.room FROM Sensors A, Doors B, Tagged C WHERE C.id = B.id AND B.id = A.id AND C.id = A.id
+
+-- share: a key is the same in all streams
+SELECT A.id FROM Doors A [NOW], Doors B [NOW] WHERE A.id = B.id;
+SELECT B.id FROM Doors A [NOW], Doors B [NOW] WHERE A.id = B.id
+
+-- share: aggregated joins in other windows
+SELECT room, count(*) AS n FROM Sensors S [RANGE 1 MINUTE SLIDE 1 SECOND], Doors D [RANGE 5 SECONDS] WHERE S.id = D.id GROUP BY room;
+SELECT room, count(*) AS n FROM Sensors A [RANGE 1 MINUTE], Doors B WHERE A.id = B.id AND temp < 3 GROUP BY 1
+
+-- apart: joins with other results, conditions on combinations, drop ratios, windowing attributes or keys
+SELECT S.room FROM Sensors S [NOW], Doors D [NOW] WHERE S.id = D.id;
+SELECT S.temp FROM Sensors S [NOW], Doors D [NOW] WHERE S.id = D.id;
+SELECT S.room FROM Sensors S [NOW], Doors D [NOW] WHERE S.id = D.id AND S.ok = D.open;
+SELECT S.room FROM Sensors S [NOW], Doors D [NOW] WHERE S.id = D.id AND (S.ok OR D.open);
+SELECT S.room FROM Sensors S [NOW DRATIO 1%], Doors D [NOW] WHERE S.id = D.id;
+SELECT S.room FROM Sensors S [NOW], Doors D [NOW DRATIO 1%] WHERE S.id = D.id;
+SELECT S.room FROM Sensors S [NOW WATTR arrived], Doors D [NOW] WHERE S.id = D.id;
+SELECT S.room FROM Doors D [NOW], Sensors S [NOW] WHERE S.id = D.id;
+SELECT S.room FROM Sensors S [NOW], Doors D [NOW] WHERE S.id + 1 = D.id;
+SELECT S.room FROM Sensors S [NOW], Doors D [NOW] WHERE S.id + 1 = D.id AND S.id > 1;
+SELECT S.room FROM Sensors S [NOW], Doors D [NOW] WHERE S.id + 1 = D.id AND S.id > 2
+
+-- apart: without a common key ranges are plan
+SELECT S.room FROM Sensors S [NOW], Doors D [NOW] WHERE S.id < D.id;
+SELECT S.room FROM Sensors S [NOW], Doors D [RANGE 1 MINUTE] WHERE S.id < D.id;
+SELECT S.room FROM Sensors S, Doors D [NOW] WHERE S.id < D.id;
+SELECT S.room FROM Sensors S, Doors D [NOW] WHERE S.id < D.id AND S.id > 2
+
 -- apart: another select list
 SELECT id FROM Sensors;
 SELECT temp FROM Sensors;
@@ -95,9 +132,6 @@ SELECT percentile(temp, 0.5) AS p FROM Sensors [RANGE 1 MINUTE];
 SELECT count(*) FILTER (WHERE ok) AS n FROM Sensors [RANGE 1 MINUTE];
 SELECT max(1 / id) AS q FROM Sensors [RANGE 1 MINUTE];
 SELECT collect_list(id) AS l FROM Sensors [RANGE 1 MINUTE]
-
--- fail: joins are understood but not executed yet
-SELECT S.id FROM Sensors S [RANGE 1 MINUTE], Doors D [RANGE 1 MINUTE] WHERE S.id = D.id
 
 -- fail: sum(DISTINCT …) is not supported over streams. count(DISTINCT …) is
 SELECT sum(DISTINCT id) AS s FROM Sensors [RANGE 1 MINUTE]

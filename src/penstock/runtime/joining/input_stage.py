@@ -1,0 +1,148 @@
+"""The first stage of a JOIN ring's input: tuples that some query wants, packed by hash bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.kernels.columns import INT64_MAX
+from penstock.kernels.jit import Ints
+from penstock.kernels.join_bucket import SLOTS, TIME, key_name
+from penstock.kernels.join_keys import bucket_of, join_keys, split_by_bucket
+from penstock.kernels.windows import LatePairs
+from penstock.runtime.joining.shape import chunk_columns
+from penstock.runtime.packing import PACKED, to_ipc
+from penstock.runtime.stage import (
+    Reread,
+    Stage,
+    TaskReport,
+    late_columns,
+    micros,
+    moved,
+    valid,
+)
+from penstock.schema import arrow_type
+
+BUCKETS = 16  # for the life of a ring: they are the keys of its state
+BUCKET, INPUT, VERSION, PUNCTUATION = "__bucket", "__input", "__version", "__punctuation"
+INPUT_ROWS = f"{BUCKET} int, {INPUT} int, {VERSION} bigint, {PUNCTUATION} bigint, {PACKED} binary"
+_MOST_ROWS = 1_000_000  # that wait to be packed
+
+
+@dataclass(slots=True)
+class InputStage(Stage):
+    """Ships (bucket, input, registry version, punctuation, tuples).
+
+    A tuple behind the punctuation is late: partners that came before may be forgotten. It is lost
+    if all that it could meet from now on are out of its range.
+    """
+
+    number: int = 0  # of the input
+
+    def run(
+        self,
+        batches: Iterator[pa.RecordBatch],
+        epoch: dict[str, Any],
+        report: TaskReport,
+        reread: Reread | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        first_row, late, waiting = 0, [], list[pa.RecordBatch]()
+        for batch in self._pieces(batches):
+            tuples, pairs = self._tuples(batch, epoch, report)
+            if pairs.num_rows:
+                late.append(moved(pairs, first_row))
+            first_row += batch.num_rows
+            waiting.append(tuples)
+            if sum(t.num_rows for t in waiting) >= _MOST_ROWS:
+                yield from self._packed(waiting, epoch)
+                waiting = []
+        yield from self._packed(waiting, epoch)
+        if late and reread is not None:
+            self._keep_late(pa.Table.from_batches(late), report, reread)
+
+    def _tuples(
+        self, batch: pa.RecordBatch, epoch: dict[str, Any], report: TaskReport
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """Tuples that may find partners, and what is kept of late pairs beside the tuples."""
+        event_time = self.composition.event_time
+        assert event_time is not None
+        ts_us, timed = micros(batch, event_time), valid(batch, event_time)
+        closed_us = epoch["punctuation_us"]
+        self._watch(batch, ts_us, timed, closed_us, None, epoch, report)
+        matches = self._select(batch, epoch, report)
+        rows = np.repeat(np.arange(batch.num_rows), np.diff(matches.offsets))
+        time_us, range_us = ts_us[rows], self._ranges_us()[matches.slots]
+        reach_us = np.where(range_us > INT64_MAX - time_us, INT64_MAX, time_us + range_us)
+        is_late = timed[rows] & (time_us < closed_us)
+        is_lost = is_late & (reach_us < closed_us)
+        late = LatePairs(
+            rows[is_late],
+            matches.slots[is_late].astype(np.int64),
+            time_us[is_late],
+            np.minimum(reach_us[is_late], closed_us),
+            np.ones(int(is_late.sum()), np.int64),
+            is_lost[is_late],
+        )
+        self._count(report.late, late.positions)
+        self._count(report.lost, late.positions[late.lost])
+        slots = self.selection.slot_numbers[late.positions]
+        kept = timed[rows] & ~is_lost
+        tuples = self._chunk(batch, ts_us, rows[kept], matches.slots[kept])
+        return tuples, late_columns(late, slots, ts_us, closed_us)
+
+    def _ranges_us(self) -> Ints:
+        ranges = [INT64_MAX if s.window is None else s.window.range_us for s in self.slots]
+        return np.array(ranges, np.int64)
+
+    def _chunk(
+        self, batch: pa.RecordBatch, ts_us: Ints, rows: Ints, positions: Ints
+    ) -> pa.RecordBatch:
+        """The tuples of these rows as the operator keeps them, with their slots."""
+        kept, starts = np.unique(rows, return_index=True)
+        offsets = pa.array(np.append(starts, rows.size).astype(np.int32))
+        slots = self.selection.slot_numbers.astype(np.int32)[positions]
+        taken = pa.array(kept)
+        composition = self.composition
+        keys = [
+            batch.column(name).take(taken).cast(arrow_type(type_))
+            for name, type_ in zip(composition.keys, composition.key_types, strict=True)
+        ]
+        columns: dict[str, pa.Array] = {key_name(n): key for n, key in enumerate(keys)}
+        columns[TIME] = pa.array(ts_us[kept])
+        columns[SLOTS] = pa.ListArray.from_arrays(offsets, pa.array(slots))
+        for name, place in chunk_columns(composition, self.stream).items():
+            if name == place:
+                columns[name] = batch.column(name).take(taken).cast(arrow_type(self.types[name]))
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+    def _packed(
+        self, waiting: list[pa.RecordBatch], epoch: dict[str, Any]
+    ) -> Iterator[pa.RecordBatch]:
+        """A row for each bucket that has tuples; NULL keys join nothing."""
+        if not any(batch.num_rows for batch in waiting):
+            return
+        tuples = pa.Table.from_batches(waiting).combine_chunks().to_batches()[0]
+        names = [key_name(n) for n in range(len(self.composition.keys))]
+        keys = join_keys([tuples.column(name) for name in names])
+        if not keys.known.all():
+            tuples = tuples.filter(pa.array(keys.known))
+        buckets = bucket_of(keys.hashes[keys.known], BUCKETS)
+        order, offsets = split_by_bucket(buckets, BUCKETS)
+        tuples = tuples.take(pa.array(order))
+        used = np.flatnonzero(np.diff(offsets))
+        blobs = [to_ipc(tuples.slice(offsets[b], offsets[b + 1] - offsets[b])) for b in used]
+        same = np.ones(used.size, np.int64)
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array(used.astype(np.int32)),
+                pa.array(same.astype(np.int32) * self.number),
+                pa.array(same * epoch["version"]),
+                pa.array(same * epoch["punctuation_us"]),
+                pa.array(blobs, pa.binary()),
+            ],
+            names=[BUCKET, INPUT, VERSION, PUNCTUATION, PACKED],
+        )

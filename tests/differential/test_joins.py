@@ -1,0 +1,165 @@
+"""Joins of bounded runs give the rows that DuckDB gives for the same condition on the same data."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock import Engine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COLUMNS = "id INT, name STRING, v BIGINT, ts TIMESTAMP"
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int32()),
+        ("name", pa.string()),
+        ("v", pa.int64()),
+        ("ts", pa.timestamp("us", tz="UTC")),
+    ]
+)
+SECOND = 1_000_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """A join: what is selected, streams with aliases and ranges in seconds, the condition."""
+
+    items: str
+    inputs: tuple[tuple[str, str, int | None], ...]
+    where: str
+
+    @property
+    def text(self) -> str:
+        streams = [
+            f"{stream} {alias}" + ("" if seconds is None else f" [RANGE {seconds} SECONDS]")
+            for stream, alias, seconds in self.inputs
+        ]
+        return f"SELECT {self.items} FROM {', '.join(streams)} WHERE {self.where}"
+
+    @property
+    def expected(self) -> str:
+        latest = f"greatest({', '.join(f'{alias}.ts' for _, alias, _ in self.inputs)})"
+        near = [
+            f"epoch_us({latest}) - epoch_us({alias}.ts) <= {seconds * SECOND}"
+            for _, alias, seconds in self.inputs
+            if seconds is not None
+        ]
+        timed = [f"{alias}.ts IS NOT NULL" for _, alias, _ in self.inputs]
+        streams = ", ".join(f"{stream} {alias}" for stream, alias, _ in self.inputs)
+        return (
+            f"SELECT {self.items} FROM {streams} WHERE {' AND '.join([self.where, *timed, *near])}"
+        )
+
+
+CASES = [
+    Case("x.v AS a, y.v AS b", (("A", "x", 10), ("B", "y", 10)), "x.id = y.id"),
+    Case(
+        "x.id AS i, x.v AS a, y.name AS n, z.v AS c",
+        (("A", "x", 20), ("B", "y", 5), ("C", "z", 60)),
+        "x.id = y.id AND z.id = y.id AND x.v > 20 AND z.v < 80",
+    ),
+    Case(
+        "x.v + y.v AS s, upper(y.name) AS u",
+        (("A", "x", 30), ("B", "y", 30)),
+        "x.id = y.id AND x.v < y.v",
+    ),
+    Case("x.v AS a, y.v AS b", (("A", "x", 5), ("A", "y", 5)), "x.id = y.id AND x.v <> y.v"),
+    Case(
+        "x.v AS a, y.v AS b, z.v AS c",
+        (("A", "x", 40), ("B", "y", 40), ("C", "z", 40)),
+        "x.name = y.name AND x.id = y.id AND y.name = z.name AND z.id = x.id",
+    ),
+    Case("x.name AS n, y.v AS b", (("A", "x", None), ("C", "y", 3)), "x.name = y.name"),
+    Case(
+        "y.id AS i",
+        (("A", "x", 10), ("B", "y", 10), ("C", "z", 10)),
+        "x.id = y.id AND y.id = z.id AND y.id < 4",
+    ),
+    Case("x.v AS a", (("A", "x", 1), ("B", "y", 2)), "upper(x.name) = y.name"),
+]
+
+
+WINDOWED = (
+    "SELECT x.id AS i, count(*) AS n, sum(y.v) AS s FROM A x [RANGE 20 SECONDS SLIDE 5 SECONDS], "
+    "B y [RANGE 10 SECONDS] WHERE x.id = y.id AND x.v > 10 GROUP BY x.id HAVING count(*) > 1"
+)
+EXPECTED_WINDOWS = """
+WITH pairs AS (
+  SELECT x.id AS i, y.v AS v, epoch_us(greatest(x.ts, y.ts)) AS latest,
+    least(epoch_us(x.ts) + 20000000, epoch_us(y.ts) + 10000000) AS last
+  FROM A x, B y
+  WHERE x.id = y.id AND x.v > 10 AND x.ts IS NOT NULL AND y.ts IS NOT NULL),
+ends AS (
+  SELECT i, v, unnest(generate_series((latest // 5000000 + 1) * 5000000,
+    last // 5000000 * 5000000, 5000000)) AS e FROM pairs WHERE latest <= last)
+SELECT e - 20000000 AS first, e AS last, i, count(*) AS n, sum(v)::BIGINT AS s
+FROM ends GROUP BY e, i HAVING count(*) > 1
+"""
+
+
+def random_rows(rng: random.Random, count: int) -> pa.Table:
+    def row() -> dict[str, object]:
+        seconds = rng.choice((0, 1, 2)) * 0.5 + rng.randrange(120)
+        return {
+            "id": rng.choice((None, *range(8))),
+            "name": rng.choice((None, "", "a", "A", "ü", "ab")),
+            "v": rng.choice((None, *range(100))),
+            "ts": None if rng.random() < 0.03 else int((1_700_000_000 + seconds) * SECOND),
+        }
+
+    return pa.Table.from_pylist([row() for _ in range(count)], SCHEMA)
+
+
+def write(rng: random.Random, table: pa.Table, directory: Path) -> None:
+    directory.mkdir()
+    at = 0
+    for number in range(50):
+        size = rng.randrange(1, 60)
+        pq.write_table(table.slice(at, size), directory / f"{number:03d}.parquet")
+        at += size
+        if at >= table.num_rows:
+            return
+
+
+def sorted_rows(table: pa.Table) -> list[str]:
+    return sorted(repr(tuple(row.values())) for row in table.to_pylist())
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_join_gives_the_rows_that_duckdb_gives(
+    seed: int, spark: SparkSession, tmp_path: Path
+) -> None:
+    rng = random.Random(seed)
+    tables = {name: random_rows(rng, rng.choice((0, 30, 200, 200))) for name in "ABC"}
+    duck = duckdb.connect()
+    settings = {"parallelism": rng.choice((1, 2, 3)), "trigger_ms": 10}
+    with Engine(spark, tmp_path / "w", bounded=True, settings=settings) as engine:
+        for name, table in tables.items():
+            duck.register(name, table)
+            write(rng, table, tmp_path / name)
+            engine.execute(
+                f"CREATE STREAM {name} ({COLUMNS}) WITH (source = 'file', path = "
+                f"'{tmp_path / name}', format = 'parquet', event_time = 'ts', "
+                f"max_files_per_batch = {rng.choice((1, 3, 50))})"
+            )
+        with engine.together():
+            running = [engine.register(case.text) for case in CASES]
+            windowed = engine.register(WINDOWED)
+        engine.finish(timeout=300)
+        for case, query in zip(CASES, running, strict=True):
+            expected = duck.sql(case.expected).to_arrow_table()
+            assert sorted_rows(query.results()) == sorted_rows(expected), case.text
+            assert query.status.rows == expected.num_rows
+        rows = windowed.results()
+        for at in (0, 1):
+            rows = rows.set_column(at, rows.schema.names[at], rows.column(at).cast(pa.int64()))
+        assert sorted_rows(rows) == sorted_rows(duck.sql(EXPECTED_WINDOWS).to_arrow_table())

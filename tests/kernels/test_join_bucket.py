@@ -1,0 +1,108 @@
+"""Combinations with their slots, against nested loops over all tuples."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.kernels.columns import INT64_MAX
+from penstock.kernels.join_bucket import SLOTS, TIME, Combinations, JoinBucket, Windows
+from penstock.kernels.tuple_store import TupleStore
+
+Tuple = tuple[Any, int, list[int], int]  # key, time, slots, id
+RANGES = st.sampled_from([0, 1, 3, 10, INT64_MAX])
+SLOT_SETS = st.lists(st.integers(1, 3), unique=True, min_size=1).map(sorted)
+
+
+def schema(key: pa.DataType) -> pa.Schema:
+    return pa.schema(
+        [("__k0", key), (TIME, pa.int64()), (SLOTS, pa.list_(pa.int32())), ("id", pa.int64())]
+    )
+
+
+def batch_of(tuples: list[Tuple], key: pa.DataType) -> pa.RecordBatch:
+    columns = list(zip(*tuples, strict=True)) or [[], [], [], []]
+    arrays = [pa.array(list(c), f.type) for c, f in zip(columns, schema(key), strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema(key))
+
+
+def found_in(combinations: list[Combinations]) -> list[tuple[tuple[int, ...], list[int]]]:
+    found = []
+    for each in combinations:
+        ids = zip(*(member.column("id").to_pylist() for member in each.members), strict=True)
+        found += list(zip(ids, each.slots.to_pylist(), strict=True))
+    return sorted(found)
+
+
+def expected(
+    inputs: list[list[Tuple]], windows: dict[int, list[int]]
+) -> list[tuple[tuple[int, ...], list[int]]]:
+    found = []
+    for members in product(*inputs):
+        latest = max(time for _, time, _, _ in members)
+        keys = {key for key, _, _, _ in members}
+        slots = [
+            slot
+            for slot, ranges in windows.items()
+            if all(slot in wanted for _, _, wanted, _ in members)
+            and all(latest - m[1] <= r for m, r in zip(members, ranges, strict=True))
+        ]
+        if len(keys) == 1 and slots:
+            found.append((tuple(id_ for _, _, _, id_ in members), sorted(slots)))
+    return sorted(found)
+
+
+@given(st.data(), st.integers(2, 4), st.booleans())
+def test_combinations_are_those_of_nested_loops(
+    data: st.DataObject, count: int, texts: bool
+) -> None:
+    keys = st.sampled_from(["a", "b", "", "ü"]) if texts else st.integers(-1, 1)
+    key = pa.string() if texts else pa.int64()
+    tuples = st.lists(st.tuples(keys, st.integers(0, 12), SLOT_SETS, st.integers()), max_size=6)
+    inputs = [data.draw(tuples) for _ in range(count)]
+    inputs = [
+        [(k, t, s, 10 * n + i) for n, (k, t, s, _) in enumerate(mine)]
+        for i, mine in enumerate(inputs)
+    ]
+    live = data.draw(st.lists(st.integers(1, 3), unique=True))
+    windows = {s: data.draw(st.lists(RANGES, min_size=count, max_size=count)) for s in sorted(live)}
+    given_windows = Windows(
+        np.array(sorted(live), np.int64),
+        np.array([windows[s] for s in sorted(live)], np.int64).reshape(-1, count),
+    )
+    bucket = JoinBucket([schema(key)] * count)
+    found: list[Combinations] = []
+    pieces = [(i, n) for i, mine in enumerate(inputs) for n in range(0, len(mine), 2)]
+    for i, n in data.draw(st.permutations(pieces)):
+        found += bucket.add(i, batch_of(inputs[i][n : n + 2], key), given_windows)
+    assert found_in(found) == expected(inputs, windows)
+
+
+def test_what_was_loaded_is_found_by_what_comes_and_what_expired_is_not() -> None:
+    windows = Windows(np.array([1]), np.array([[100, 100]]))
+    bucket = JoinBucket([schema(pa.int64())] * 2)
+    bucket.load(0, batch_of([(5, 0, [1], 1), (5, 50, [1], 2)], pa.int64()))
+    bucket.load(1, batch_of([(5, 10, [1], 3)], pa.int64()))
+    found = list(bucket.add(1, batch_of([(5, 60, [1], 4)], pa.int64()), windows))
+    assert found_in(found) == [((1, 4), [1]), ((2, 4), [1])]
+    bucket.expire(np.array([20, 20]))
+    found = list(bucket.add(0, batch_of([(5, 61, [1], 5)], pa.int64()), windows))
+    assert found_in(found) == [((5, 4), [1])]
+
+
+def test_a_store_keeps_few_batches_and_forgets_from_the_front() -> None:
+    store = TupleStore(pa.schema([("x", pa.int64())]))
+    for n in range(100):
+        store.append(pa.record_batch({"x": [2 * n, 2 * n + 1]}))
+    assert len(store._batches) < 10
+    assert store.take(np.array([7, 199, 0])).column("x").to_pylist() == [7, 199, 0]
+    before = store.nbytes
+    store.drop_before(150)
+    assert store.nbytes < before
+    assert store.take(np.array([150, 199])).column("x").to_pylist() == [150, 199]
+    assert TupleStore(pa.schema([("x", pa.int64())])).take(np.array([], np.int64)).num_rows == 0

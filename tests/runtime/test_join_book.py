@@ -1,0 +1,53 @@
+"""What a bucket's state says of its chunks, and which of them a worker lacks."""
+
+from __future__ import annotations
+
+from penstock.kernels.columns import INT64_MAX, INT64_MIN
+from penstock.runtime.joining.book import Book
+
+
+def test_a_book_is_the_same_after_it_was_written_and_read() -> None:
+    book = Book.empty(2)
+    book.add(1, 10, 500)
+    book.advance(700, [100, INT64_MAX])
+    book.sign("first")
+    assert Book.loads(book.dumps()) == book
+    assert book.limits_us == [600, INT64_MIN]
+
+
+def test_a_worker_lacks_the_chunks_that_came_after_its_token() -> None:
+    book = Book.empty(2)
+    book.sign("nothing")
+    book.add(0, 1, 5)
+    book.sign("one")
+    book.add(1, 1, 6)
+    book.add(0, 1, 7)
+    book.sign("three")
+    numbers = {
+        token: [chunk.number for chunk in book.missing_since(token) or []]
+        for token in ("nothing", "one", "three")
+    }
+    assert numbers == {"nothing": [0, 1, 2], "one": [1, 2], "three": []}
+    assert book.missing_since("of a micro-batch that failed") is None
+
+
+def test_old_tokens_are_forgotten() -> None:
+    book = Book.empty(2)
+    for number in range(100):
+        book.add(0, 1, number)
+        book.sign(str(number))
+    assert book.missing_since("0") is None
+    assert len(book.missing_since("98") or []) == 1
+    assert len(book.dumps()) < 10_000
+
+
+def test_chunks_die_with_their_last_tuple() -> None:
+    book = Book.empty(2)
+    for latest_us in (100, 900, 300):
+        book.add(0, 1, latest_us)
+        book.add(1, 1, latest_us)
+    book.advance(1000, [500, 800])
+    assert [(c.input, c.latest_us) for c in book.take_dead()] == [(0, 100), (1, 100), (0, 300)]
+    book.advance(900, [500, 800])  # punctuation does not go back
+    assert book.take_dead() == []
+    assert [c.latest_us for c in book.chunks] == [900, 900, 300]
