@@ -227,6 +227,8 @@ class EpochKeeper:
         with state.guard:
             row = self._registry.epoch(ring, number)
             if row is None:
+                if state.eager:  # nobody else asks for a punctuation there
+                    self._next_punctuation(state, idle=False)
                 row = self._decide(state, self._registry.last_epoch(ring), number, {}, [])
             sources = state.disorder.schedules() if state.disorder.rules.per else None
         work = json.loads(row.work)

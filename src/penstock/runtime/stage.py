@@ -158,9 +158,9 @@ class Stage:
             return
         first_row, late = 0, []
         for batch in batches:
-            result, pairs = self._window_rows(batch, epoch, report)
+            result, pairs = self._rows(batch, epoch, report)
             if pairs.num_rows:
-                late.append(moved(pairs, first_row))
+                late.append(_moved(pairs, first_row))
             first_row += batch.num_rows
             if result.num_rows:
                 yield result
@@ -223,7 +223,7 @@ class Stage:
         names = [f"__o{i}" for i in range(len(columns))]
         yield from pack(pa.RecordBatch.from_arrays([lists, *columns], names=["__slots", *names]))
 
-    def _window_rows(
+    def _rows(
         self, batch: pa.RecordBatch, epoch: dict[str, Any], report: TaskReport
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Rows for the ring, and what is kept of late pairs beside the tuples themselves."""
@@ -394,6 +394,6 @@ def late_columns(
     return pa.RecordBatch.from_pydict(columns)
 
 
-def moved(late: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+def _moved(late: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
     """Count rows from the task's first on."""
     return late.set_column(0, _ROW, pc.add(late.column(_ROW), first_row))

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from penstock.plan.codec import composition_from, slot_from, stream_from
+from functools import partial
+
+from penstock.plan.codec import composition_from, stream_from
 from penstock.runtime.config import StageConfig, owner_of
 from penstock.runtime.joining.input_stage import InputStage
-from penstock.runtime.service import ask
 from penstock.runtime.stage import Stage
+from penstock.runtime.versions import at_version
 
 _stages: dict[str, Stage] = {}
 
 
 def stage_for(config: StageConfig, version: int) -> Stage:
-    """The stage of a ring at a registry version; workers keep the last and fetch only changes."""
-    stage = _stages.pop(config.ring, None)  # comes back when it is whole again
-    if stage is None or stage.version > version:
-        stage = _new_stage(config)
-    if stage.version < version:
-        message = {"ring": config.ring, "since": stage.version, "version": version}
-        changes = ask(config.address, "slots", message)
-        stage.change(version, [slot_from(text) for text in changes["added"]], changes["dropped"])
-    _stages[config.ring] = stage
-    return stage
+    """The stage of a ring at a registry version."""
+    return at_version(_stages, config, version, partial(_new_stage, config))
 
 
 def _new_stage(config: StageConfig) -> Stage:

@@ -16,15 +16,7 @@ from penstock.kernels.join_keys import bucket_of, join_keys, split_by_bucket
 from penstock.kernels.windows import LatePairs
 from penstock.runtime.joining.shape import chunk_columns
 from penstock.runtime.packing import PACKED, to_ipc
-from penstock.runtime.stage import (
-    Reread,
-    Stage,
-    TaskReport,
-    late_columns,
-    micros,
-    moved,
-    valid,
-)
+from penstock.runtime.stage import Reread, Stage, TaskReport, late_columns, micros, valid
 from penstock.schema import arrow_type
 
 BUCKETS = 16  # for the life of a ring: they are the keys of its state
@@ -50,21 +42,16 @@ class InputStage(Stage):
         report: TaskReport,
         reread: Reread | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        first_row, late, waiting = 0, [], list[pa.RecordBatch]()
-        for batch in self._pieces(batches):
-            tuples, pairs = self._tuples(batch, epoch, report)
-            if pairs.num_rows:
-                late.append(moved(pairs, first_row))
-            first_row += batch.num_rows
+        waiting = list[pa.RecordBatch]()
+        # a dataclass with slots is another class than the one that a bare super() knows
+        for tuples in super(InputStage, self).run(batches, epoch, report, reread):
             waiting.append(tuples)
             if sum(t.num_rows for t in waiting) >= _MOST_ROWS:
                 yield from self._packed(waiting, epoch)
                 waiting = []
         yield from self._packed(waiting, epoch)
-        if late and reread is not None:
-            self._keep_late(pa.Table.from_batches(late), report, reread)
 
-    def _tuples(
+    def _rows(
         self, batch: pa.RecordBatch, epoch: dict[str, Any], report: TaskReport
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Tuples that may find partners, and what is kept of late pairs beside the tuples."""

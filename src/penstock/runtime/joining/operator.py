@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,16 +25,10 @@ from penstock.runtime.joining.input_stage import INPUT, PUNCTUATION, VERSION
 from penstock.runtime.joining.results import Results
 from penstock.runtime.joining.shape import chunk_schema
 from penstock.runtime.joining.slots import slots_for
+from penstock.runtime.joining.tables import Warm, WarmTables
 from penstock.runtime.packing import PACKED, blobs_of, from_ipc, to_ipc
 
-
-@dataclass(slots=True)
-class _Warm:
-    token: str
-    bucket: JoinBucket
-
-
-_tables: dict[tuple[str, int], _Warm] = {}
+_warm = WarmTables()
 
 
 class JoinOperator(StatefulProcessor):
@@ -60,8 +53,8 @@ class JoinOperator(StatefulProcessor):
         slots = slots_for(self._config, len(join.inputs), version)
         windows = slots.windows
         results = Results(self._composition, self._streams, slots.specs)
-        place = (self._config.ring, bucket)
-        tables = self._tables(_tables.pop(place, None), book)  # back when all is well
+        ring = self._config.ring
+        tables = self._tables(_warm.take(ring, bucket), book)  # back when all is well
         tables.expire(np.array(book.limits_us))
         for input_ in sorted({row[INPUT] for row in arrived}):
             blobs = [bytes(row[PACKED]) for row in arrived if row[INPUT] == input_]
@@ -78,9 +71,9 @@ class JoinOperator(StatefulProcessor):
         token = secrets.token_hex(8)
         book.sign(token)
         self._book.update((book.dumps(),))
-        _tables[place] = _Warm(token, tables)
+        _warm.put(ring, bucket, token, tables)
 
-    def _tables(self, warm: _Warm | None, book: Book) -> JoinBucket:
+    def _tables(self, warm: Warm | None, book: Book) -> JoinBucket:
         """The bucket's tables as the state says."""
         missing = None if warm is None else book.missing_since(warm.token)
         if warm is None or missing is None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from penstock.kernels.columns import INT64_MAX
 from penstock.kernels.join_bucket import Windows
-from penstock.plan.codec import slot_from
 from penstock.plan.specs import SlotSpec
 from penstock.runtime.config import StageConfig
-from penstock.runtime.service import ask
+from penstock.runtime.versions import at_version
 
 
 @dataclass(slots=True)
@@ -21,6 +22,12 @@ class JoinSlots:
     inputs: int
     version: int = 0
     specs: dict[int, SlotSpec] = field(default_factory=dict)
+
+    def change(self, version: int, added: Sequence[SlotSpec], dropped: Sequence[int] = ()) -> None:
+        self.specs |= {slot.slot: slot for slot in added}
+        for slot in dropped:
+            self.specs.pop(slot, None)
+        self.version = version
 
     @property
     def windows(self) -> Windows:
@@ -39,18 +46,5 @@ _slots: dict[str, JoinSlots] = {}
 
 
 def slots_for(config: StageConfig, inputs: int, version: int) -> JoinSlots:
-    """A ring's slots at a registry version; workers keep the last and fetch only changes."""
-    known = _slots.pop(config.ring, None)  # comes back when it is whole again
-    if known is None or known.version > version:
-        known = JoinSlots(inputs)
-    if known.version < version:
-        message = {"ring": config.ring, "since": known.version, "version": version}
-        changes = ask(config.address, "slots", message)
-        for text in changes["added"]:
-            slot = slot_from(text)
-            known.specs[slot.slot] = slot
-        for dropped in changes["dropped"]:
-            known.specs.pop(dropped, None)
-        known.version = version
-    _slots[config.ring] = known
-    return known
+    """A ring's slots at a registry version."""
+    return at_version(_slots, config, version, partial(JoinSlots, inputs))

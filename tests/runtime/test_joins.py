@@ -1,0 +1,131 @@
+"""Joins on Spark: restarts, users' DataFrames, tuples that come late, tables that are forgotten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock import Engine
+from penstock.kernels.join_bucket import SLOTS, TIME, JoinBucket
+from penstock.runtime.joining.tables import WarmTables
+from penstock.testing import ScriptedStream, quick_engine
+
+COLUMNS = "id INT, v INT, ts TIMESTAMP"
+PAIRS = "SELECT A.id, A.v AS a, B.v AS b FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS]"
+
+
+def rows(*found: tuple[int, int, float]) -> list[dict[str, object]]:
+    return [{"id": id_, "v": v, "ts": ts} for id_, v, ts in found]
+
+
+def streams(engine: Engine, directory: Path) -> list[ScriptedStream]:
+    return [
+        ScriptedStream(engine, name, COLUMNS, event_time="ts", directory=directory / name)
+        for name in "AB"
+    ]
+
+
+def results(engine: Engine, name: str) -> list[tuple[int, ...]]:
+    return sorted(tuple(row.values()) for row in engine.query(name).results().to_pylist())
+
+
+def test_a_join_goes_on_after_a_restart_and_counts_what_is_late(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with quick_engine(spark, tmp_path / "w") as engine:
+        a, _ = streams(engine, tmp_path)
+        engine.register(f"{PAIRS} WHERE A.id = B.id", name="all")
+        engine.register(f"{PAIRS} WHERE A.id = B.id AND A.v > 10 AND B.v < 40", name="some")
+        assert len(engine.rings()) == 1
+        a.push(rows((1, 10, 0), (1, 11, 1), (2, 20, 2)))
+        engine.await_idle()
+    with quick_engine(spark, tmp_path / "w") as engine:
+        a, b = streams(engine, tmp_path)
+        b.push(rows((1, 30, 3), (2, 40, 12.5), (3, 50, 13)))
+        engine.await_idle()
+        assert results(engine, "all") == [(1, 10, 30), (1, 11, 30)]
+        assert results(engine, "some") == [(1, 11, 30)]
+        a.push(rows((9, 90, 100)))
+        b.push(rows((9, 90, 100)))
+        engine.await_idle()
+        b.push(rows((1, 31, 4)))  # far behind: whom it could meet is forgotten
+        engine.await_idle()
+        assert results(engine, "all") == [(1, 10, 30), (1, 11, 30), (9, 90, 90)]
+        status = engine.query("all").status
+        assert (status.rows, status.late, status.lost) == (3, 1, 1)
+
+
+def test_dataframes_of_users_are_joined_and_forgotten_in_time(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with quick_engine(spark) as engine:
+        for name in "AB":
+            (tmp_path / name).mkdir()
+            files = spark.readStream.schema(COLUMNS).parquet(str(tmp_path / name))
+            engine.stream(name, files, event_time="ts")
+        engine.register(f"{PAIRS} WHERE A.id = B.id AND A.v + 1 < B.v", name="pairs")
+
+        def push(name: str, *found: tuple[int, int, float]) -> None:
+            table = spark.createDataFrame(rows(*found)).selectExpr(
+                "int(id)", "int(v)", "timestamp_seconds(ts) AS ts"
+            )
+            table.coalesce(1).write.mode("append").parquet(str(tmp_path / name))
+            engine.await_idle()
+
+        push("A", (1, 10, 0.0), (2, 20, 1.0))
+        push("B", (1, 11, 2.0), (1, 12, 2.0), (2, 30, 20.0))
+        assert results(engine, "pairs") == [(1, 10, 12)]
+        for second in (100.0, 200.0, 300.0):
+            push("A", (5, 0, second))
+            push("B", (5, 9, second))
+        ring = engine.rings()[0]
+        assert results(engine, "pairs") == [(1, 10, 12), *[(5, 0, 9)] * 3]
+        disorder = engine.metrics()["streams"]["A"]["rings"][0]
+        assert disorder["punctuation_us"] is not None
+        assert ring["kind"] == "join"
+
+
+def bucket(count: int) -> JoinBucket:
+    schema = pa.schema([("__k0", pa.int64()), (TIME, pa.int64()), (SLOTS, pa.list_(pa.int32()))])
+    made = JoinBucket([schema, schema])
+    numbers = pa.array(np.arange(count))
+    lists = pa.array([[1]] * count, pa.list_(pa.int32()))
+    made.load(0, pa.RecordBatch.from_arrays([numbers, numbers, lists], schema=schema))
+    return made
+
+
+def test_a_worker_keeps_the_tables_that_it_used_last() -> None:
+    size = bucket(1000).nbytes
+    warm = WarmTables(most_bytes=3 * size)
+    for number in range(3):
+        warm.put("r", number, f"t{number}", bucket(1000))
+    first = warm.take("r", 0)
+    assert first is not None
+    warm.put("r", 0, first.token, first.bucket)
+    warm.put("other", 0, "t", bucket(1000))
+    assert list(warm.kept) == [("r", 2), ("r", 0), ("other", 0)]
+    assert warm.take("r", 1) is None
+    warm.put("r", 7, "big", bucket(100_000))
+    assert warm.take("r", 7) is None  # alone it is too large: it is made again each time
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{PAIRS} WHERE A.id < B.id", "share no key"),
+        ("SELECT A.id FROM A, A WHERE A.id = A.id", "used twice"),
+        (f"{PAIRS} WHERE A.id = C.id", "not a stream of this query"),
+    ],
+)
+def test_refusals_say_what_to_do(spark: SparkSession, text: str, message: str) -> None:
+    with quick_engine(spark) as engine:
+        ScriptedStream(engine, "A", COLUMNS, event_time="ts")
+        ScriptedStream(engine, "B", COLUMNS, event_time="ts")
+        with pytest.raises(Exception, match=message) as error:
+            engine.register(text)
+        assert "\n" in str(error.value)
+        assert engine.rings() == []
