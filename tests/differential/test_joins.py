@@ -123,7 +123,7 @@ def write(rng: random.Random, table: pa.Table, directory: Path) -> None:
     directory.mkdir()
     at = 0
     for number in range(50):
-        size = rng.randrange(1, 60)
+        size = rng.randrange(20, 120)
         pq.write_table(table.slice(at, size), directory / f"{number:03d}.parquet")
         at += size
         if at >= table.num_rows:
