@@ -79,19 +79,22 @@ def test_combinations_are_those_of_nested_loops(
     found: list[Combinations] = []
     pieces = [(i, n) for i, mine in enumerate(inputs) for n in range(0, len(mine), 2)]
     for i, n in data.draw(st.permutations(pieces)):
-        found += bucket.add(i, batch_of(inputs[i][n : n + 2], key), given_windows)
+        added = bucket.add(i, batch_of(inputs[i][n : n + 2], key), given_windows)
+        found += [piece.combinations for piece in added]
     assert found_in(found) == expected(inputs, windows)
 
 
 def test_what_was_loaded_is_found_by_what_comes_and_what_expired_is_not() -> None:
     windows = Windows(np.array([1]), np.array([[100, 100]]))
     bucket = JoinBucket([schema(pa.int64())] * 2)
-    bucket.load(0, batch_of([(5, 0, [1], 1), (5, 50, [1], 2)], pa.int64()))
-    bucket.load(1, batch_of([(5, 10, [1], 3)], pa.int64()))
-    found = list(bucket.add(1, batch_of([(5, 60, [1], 4)], pa.int64()), windows))
+    bucket.load(0, batch_of([(5, 0, [1], 1), (5, 50, [1], 2)], pa.int64()), windows)
+    bucket.load(1, batch_of([(5, 10, [1], 3)], pa.int64()), windows)
+    added = bucket.add(1, batch_of([(5, 60, [1], 4)], pa.int64()), windows)
+    found = [piece.combinations for piece in added]
     assert found_in(found) == [((1, 4), [1]), ((2, 4), [1])]
     bucket.expire(np.array([20, 20]))
-    found = list(bucket.add(0, batch_of([(5, 61, [1], 5)], pa.int64()), windows))
+    added = bucket.add(0, batch_of([(5, 61, [1], 5)], pa.int64()), windows)
+    found = [piece.combinations for piece in added]
     assert found_in(found) == [((5, 4), [1])]
 
 

@@ -1,17 +1,13 @@
-"""Joins on Spark: restarts, users' DataFrames, tuples that come late, tables that are forgotten."""
+"""Joins on Spark: restarts, users' DataFrames, tuples that come late, tables without room."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from penstock import Engine
-from penstock.kernels.join_bucket import SLOTS, TIME, JoinBucket
-from penstock.runtime.joining.tables import WarmTables
 from penstock.testing import ScriptedStream, quick_engine
 
 COLUMNS = "id INT, v INT, ts TIMESTAMP"
@@ -89,28 +85,23 @@ def test_dataframes_of_users_are_joined_and_forgotten_in_time(
         assert ring["kind"] == "join"
 
 
-def bucket(count: int) -> JoinBucket:
-    schema = pa.schema([("__k0", pa.int64()), (TIME, pa.int64()), (SLOTS, pa.list_(pa.int32()))])
-    made = JoinBucket([schema, schema])
-    numbers = pa.array(np.arange(count))
-    lists = pa.array([[1]] * count, pa.list_(pa.int32()))
-    made.load(0, pa.RecordBatch.from_arrays([numbers, numbers, lists], schema=schema))
-    return made
-
-
-def test_a_worker_keeps_the_tables_that_it_used_last() -> None:
-    size = bucket(1000).nbytes
-    warm = WarmTables(most_bytes=3 * size)
-    for number in range(3):
-        warm.put("r", number, f"t{number}", bucket(1000))
-    first = warm.take("r", 0)
-    assert first is not None
-    warm.put("r", 0, first.token, first.bucket)
-    warm.put("other", 0, "t", bucket(1000))
-    assert list(warm.kept) == [("r", 2), ("r", 0), ("other", 0)]
-    assert warm.take("r", 1) is None
-    warm.put("r", 7, "big", bucket(100_000))
-    assert warm.take("r", 7) is None  # alone it is too large: it is made again each time
+def test_what_has_no_room_is_joined_when_the_inputs_pause(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with quick_engine(spark, tmp_path / "w", settings={"join_memory": 1}) as engine:
+        a, b = streams(engine, tmp_path)
+        engine.register(f"{PAIRS} WHERE A.id = B.id", name="all")
+        for n in range(3):
+            a.push(rows(*((i, n, n) for i in range(20))))
+            b.push(rows(*((i, 10 + n, n) for i in range(20))))
+            engine.await_idle()
+        expected = sorted((i, a, 10 + b) for i in range(20) for a in range(3) for b in range(3))
+        assert results(engine, "all") == expected
+    with quick_engine(spark, tmp_path / "w") as engine:
+        a, b = streams(engine, tmp_path)
+        a.push(rows((5, 7, 3)))
+        engine.await_idle()
+        assert results(engine, "all") == sorted([*expected, *((5, 7, 10 + n) for n in range(3))])
 
 
 @pytest.mark.parametrize(

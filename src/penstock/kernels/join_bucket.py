@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.errors import PenstockError
 from penstock.kernels.jit import Bytes, Flags, Ints
 from penstock.kernels.join_keys import join_keys, same_keys
 from penstock.kernels.join_slots import combination_slots
@@ -19,6 +21,7 @@ from penstock.kernels.join_table import JoinTable
 from penstock.kernels.tuple_store import TupleStore
 
 TIME, SLOTS = "__ts", "__slots"
+MOST_OF_ONE = 1 << 23  # combinations that one tuple may complete
 
 
 def key_name(number: int) -> str:
@@ -53,6 +56,13 @@ class Combinations:
         return _times(self.members)
 
 
+class Found(NamedTuple):
+    """Combinations, and up to which row of the batch all of them have been found."""
+
+    combinations: Combinations
+    through: int
+
+
 class JoinBucket:
     def __init__(self, schemas: Sequence[pa.Schema]) -> None:
         self._stores = [TupleStore(schema) for schema in schemas]
@@ -65,28 +75,32 @@ class JoinBucket:
         return self._table.nbytes + sum(store.nbytes for store in self._stores)
 
     @property
-    def table(self) -> JoinTable:
-        return self._table
+    def tables(self) -> list[JoinTable]:
+        return [self._table]
 
-    def load(self, input_: int, batch: pa.RecordBatch) -> None:
+    def load(self, input_: int, batch: pa.RecordBatch, windows: Windows) -> None:
         """Take in tuples whose combinations with those before them are known already."""
         self._stores[input_].append(batch)
         streams, hashes, known, times_us, _ = self._arrivals(input_, batch)
         self._table.load(streams, hashes, known, times_us)
 
-    def add(self, input_: int, batch: pa.RecordBatch, windows: Windows) -> Iterator[Combinations]:
-        """Take in tuples; the combinations that they complete, in pieces to be asked for."""
+    def add(self, input_: int, batch: pa.RecordBatch, windows: Windows) -> Iterator[Found]:
+        """Take in tuples; the combinations that they complete, in pieces to be asked for.
+
+        Whoever stops asking must not use the bucket again.
+        """
+        first = self._stores[input_].count
         self._stores[input_].append(batch)
         streams, hashes, known, times_us, exact = self._arrivals(input_, batch)
         found = self._table.add(streams, hashes, known, times_us, windows.longest_us)
-        for numbers in found:
+        for numbers, last in _whole_rows(found, input_):
             members = [
                 store.take(np.ascontiguousarray(numbers[:, i]))
                 for i, store in enumerate(self._stores)
             ]
             combinations = _wanted(members if exact else self._equal(members), windows)
             if len(combinations):
-                yield combinations
+                yield Found(combinations, batch.num_rows if last is None else last - first)
 
     def expire(self, limits_us: Ints) -> None:
         """Forget tuples with times below their input's limit."""
@@ -106,6 +120,32 @@ class JoinBucket:
         keys = [[_array(m, name) for name in self._keys] for m in members]
         same = np.logical_and.reduce([same_keys(keys[0], other) for other in keys[1:]])
         return members if same.all() else [m.filter(pa.array(same)) for m in members]
+
+
+def too_many() -> PenstockError:
+    return PenstockError(
+        f"one tuple completes more than {MOST_OF_ONE:,} combinations",
+        "shorten the RANGE of its partners, or add conditions on them",
+    )
+
+
+def _whole_rows(pieces: Iterator[Ints], input_: int) -> Iterator[tuple[Ints, int | None]]:
+    """Combinations cut so that all those of an arriving tuple come together.
+
+    With each the number of the tuple whose combinations are not all there yet; None at the end.
+    """
+    waiting = list[Ints]()
+    for piece in pieces:
+        last = int(piece[-1, input_])
+        cut = int(np.searchsorted(piece[:, input_], last))
+        if cut:
+            yield np.concatenate([*waiting, piece[:cut]]), last
+            waiting = []
+        waiting.append(piece[cut:])
+        if sum(len(w) for w in waiting) > MOST_OF_ONE:
+            raise too_many()
+    if waiting:
+        yield np.concatenate(waiting), None
 
 
 def _wanted(members: list[pa.Table], windows: Windows) -> Combinations:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from penstock.kernels.bit_table import (
     ADDED,
+    BITS,
     ENTRIES,
     FULL,
     HEADS,
@@ -94,6 +95,14 @@ class _BitTable:
     def bits(self) -> int:
         """Bits that are set, in all entries."""
         return int(self._table.figures[ONES])
+
+    def overlaps(self, most: int = 4096) -> Ints:
+        """By pair of streams, how many keys have a live tuple of both, of a sample of the keys."""
+        entries = int(self._table.figures[ENTRIES])
+        bits = self._table.entries[: entries : max(1, entries // most), BITS]
+        has = (bits[:, None] >> np.arange(len(self._runs)) & 1).astype(np.int64)
+        found: Ints = has.T @ has
+        return found
 
     @property
     def nbytes(self) -> int:

@@ -149,7 +149,7 @@ def _joined(
     join = composition.join
     assert join is not None
     in_reader = [i for i in inputs if runs_in_reader(i.composition, i.stream)]
-    sources = [_own_inputs(spark, in_reader)] if in_reader else []
+    sources = [_own_inputs(spark, config, in_reader)]
     for other in inputs:
         if other not in in_reader:
             frame = frames.get(other.stream.name.lower())
@@ -176,9 +176,9 @@ def joined_ddl(composition: Composition, streams: list[Stream]) -> str:
     return f"{fixed}, {columns.ddl()}" if columns.fields else fixed
 
 
-def _own_inputs(spark: SparkSession, inputs: list[Input]) -> DataFrame:
-    """The inputs of a join that penstock reads itself, in one source."""
-    configs = json.dumps([asdict(i.config) for i in inputs])
+def _own_inputs(spark: SparkSession, config: StageConfig, inputs: list[Input]) -> DataFrame:
+    """The inputs of a join that penstock reads itself, in one source; and the ring's rounds."""
+    configs = json.dumps([asdict(config), *(asdict(i.config) for i in inputs)])
     reader = spark.readStream.format("penstock_inputs").option("token", configs)
     return reader.option("ddl", INPUT_ROWS).load()
 

@@ -27,6 +27,7 @@ class StageConfig:
     host: str
     port: int
     token: str
+    join_memory: int = 2**30  # bytes of a worker's tables
 
     @property
     def address(self) -> Address:

@@ -93,23 +93,32 @@ class RowReader(DataSourceStreamReader):
 
 
 class InputReader(DataSourceStreamReader):
-    """Several streams that are joined; an offset is the epoch of each."""
+    """Several streams that are joined; an offset is the epoch of each.
+
+    While none has anything new, another round lets the join go on with tuples that wait.
+    """
 
     def __init__(self, options: Any) -> None:
-        self._readers = [
-            RowReader({"token": json.dumps(config), "what": "stage"})
-            for config in json.loads(options["token"])
-        ]
+        config, *inputs = json.loads(options["token"])
+        self._config = StageConfig(**config)
+        self._readers = [RowReader({"token": json.dumps(i), "what": "stage"}) for i in inputs]
 
     def initialOffset(self) -> dict[str, Any]:
-        return {"epochs": [reader.initialOffset() for reader in self._readers]}
+        return {"epochs": [reader.initialOffset() for reader in self._readers], "round": 0}
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
         before = zip(self._readers, start["epochs"], strict=True)
-        return {"epochs": [reader.latestOffset(epoch, limit) for reader, epoch in before]}
+        epochs = [reader.latestOffset(epoch, limit) for reader, epoch in before]
+        round_ = start["round"]
+        if epochs == start["epochs"]:
+            message = {"ring": self._config.ring, "round": round_}
+            round_ = ask(self._config.address, "round", message)
+        return {"epochs": epochs, "round": round_}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """As many tasks as the input with the most parts has: a task costs more than it reads."""
+        if end["round"] > start["round"]:
+            return [InputPartition(None)]
         tasks: dict[int, list[tuple[int, InputPartition]]] = {}
         for number, reader in enumerate(self._readers):
             parts = reader.partitions(start["epochs"][number], end["epochs"][number])
@@ -118,6 +127,11 @@ class InputReader(DataSourceStreamReader):
         return [InputPartition(task) for task in tasks.values()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is None:
+            from penstock.runtime.joining.input_stage import round_rows
+
+            yield round_rows()
+            return
         for number, part in partition.value:
             yield from self._readers[number].read(part)
 

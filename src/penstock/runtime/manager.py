@@ -26,6 +26,7 @@ from penstock.runtime.config import StageConfig, input_ring
 from penstock.runtime.dispatch import Dispatcher, Outlets, Share, Sink, is_delivering
 from penstock.runtime.epochs import EpochKeeper, Report, RingEpochs
 from penstock.runtime.generations import ConditionOf, Generations
+from penstock.runtime.joining.monitor import JoinMonitor
 from penstock.runtime.registry import INPUT, QueryRow, Registry, RingRow
 from penstock.runtime.ring import Ring, first_cause
 from penstock.runtime.service import EpochServer
@@ -83,7 +84,9 @@ class RingManager:
             registry, self._epochs, settings, condition_of, self._is_stateless
         )
         self._refused: dict[int, str] = {}  # slots whose plan Spark would not start
-        self._server = EpochServer(self._epochs.calls(), self._service_host())
+        self._joins = JoinMonitor()
+        calls = self._epochs.calls() | self._joins.calls()
+        self._server = EpochServer(calls, self._service_host())
         self._supervisor = threading.Thread(
             target=self._supervise, name="penstock-supervisor", daemon=True
         )
@@ -170,7 +173,9 @@ class RingManager:
         config = inputs[0].config
         if composition.join is not None:
             texts = json.dumps([dumps(stream) for stream in streams])
-            config = StageConfig(row.id, row.composition, texts, **address)
+            memory = self._settings().join_memory
+            config = StageConfig(row.id, row.composition, texts, **address, join_memory=memory)
+            self._joins.open(row.id, resumed=any(state.through >= 0 for state in states))
         dispatcher = Dispatcher(
             row.id,
             tuple(output_schema(row).names),
@@ -321,6 +326,7 @@ class RingManager:
         taken = self._rings.pop(ring, None)
         for part in [] if taken is None else taken.parts:
             self._epochs.close(part)
+        self._joins.close(ring)
         return taken
 
     def _supervise(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.plan.catalog import OptionValue, did_you_mean
-from penstock.runtime.sources.options import parse_duration_us
+from penstock.runtime.sources.options import bytes_option, parse_duration_us
 
 STATE_STORES = ("rocksdb", "memory")
 
@@ -22,7 +22,9 @@ class Settings:
     without a sink. sink_patience_s: how long a micro-batch waits for a sink before it quarantines
     the query. state_store: where windows are kept, rocksdb (any size) or memory (quicker, on the
     heap; both are in the checkpoint). native_queries: up to so many selections of tuples that Spark
-    reads or computes are evaluated in Spark's own code (0: never). cores, memory: of a Spark that
+    reads or computes are evaluated in Spark's own code (0: never). join_memory: bytes of a
+    worker for the tables of joins, for rings that start from then on; what is more waits in the
+    state until the inputs pause. cores, memory: of a Spark that
     the engine starts itself.
     """
 
@@ -33,6 +35,7 @@ class Settings:
     sink_patience_s: float = 30.0
     state_store: str = "rocksdb"
     native_queries: int = 12
+    join_memory: int = 1024**3
     cores: int | None = None
     memory: str = "4g"
 
@@ -65,6 +68,8 @@ def _value(key: str, value: OptionValue) -> OptionValue:
         value = value_us / 1_000_000 if name in _SECONDS else max(1, value_us // 1000)
     if name == "memory":
         return str(value)
+    if name in ("join_memory", "results_bytes"):
+        return bytes_option({key: value}, key, 0)
     if name == "state_store":
         if value not in STATE_STORES:
             hint = did_you_mean(str(value), STATE_STORES, "state stores")

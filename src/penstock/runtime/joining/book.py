@@ -3,6 +3,11 @@
 Every micro-batch that changes a bucket leaves a new `token`. A worker that has the bucket's tables
 in memory knows by the token whether they are what the state says; if they are what it said some
 micro-batches ago, only the chunks since then are missing.
+
+A bucket that was flushed has no tables in memory: its tuples only become chunks, and what they
+combine to is found later, in the order in which they came. `todo` says from which tuple on.
+Whether a bucket is flushed counts from its next micro-batch on, so that a micro-batch that runs
+again, in a worker with more or less memory, has the same results.
 """
 
 from __future__ import annotations
@@ -10,10 +15,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 
 from penstock.kernels.columns import INT64_MAX, INT64_MIN
 
 _REMEMBERED = 16  # micro-batches
+_MERGED = 16  # chunks of about the same size
+_LARGE = 2**24  # bytes of a chunk that is left alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +31,21 @@ class Chunk:
     number: int
     input: int
     rows: int
+    nbytes: int
     latest_us: int
 
 
 @dataclass(slots=True)
 class Book:
-    """limits_us: by input, tuples with lower times are forgotten."""
+    """limits_us: by input, tuples with lower times are forgotten; version: of the registry."""
 
     limits_us: list[int]
     punctuation_us: int = INT64_MIN
+    version: int = 0
     next: int = 0  # number of the next chunk
+    todo: tuple[int, int] = (0, 0)  # number and row of the first tuple that is not joined yet
+    flushed: bool = False
+    flushes: int = 0
     chunks: list[Chunk] = field(default_factory=list)
     signed: list[tuple[str, int]] = field(default_factory=list)  # tokens, with `next` of then
 
@@ -45,23 +58,38 @@ class Book:
         raw = json.loads(text)
         chunks = [Chunk(**chunk) for chunk in raw.pop("chunks")]
         signed = [(token, next_) for token, next_ in raw.pop("signed")]
-        return cls(**raw, chunks=chunks, signed=signed)
+        number, row = raw.pop("todo")
+        return cls(**raw, todo=(number, row), chunks=chunks, signed=signed)
 
     def dumps(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))
 
-    def add(self, input_: int, rows: int, latest_us: int) -> Chunk:
-        chunk = Chunk(self.next, input_, rows, latest_us)
+    @property
+    def nbytes(self) -> int:
+        """Size of the tuples in the state."""
+        return sum(chunk.nbytes for chunk in self.chunks)
+
+    @property
+    def waiting(self) -> int:
+        """Tuples that are not joined yet."""
+        number, row = self.todo
+        return sum(chunk.rows for chunk in self.chunks if chunk.number >= number) - row
+
+    def add(self, input_: int, rows: int, nbytes: int, latest_us: int) -> Chunk:
+        chunk = Chunk(self.next, input_, rows, nbytes, latest_us)
         self.chunks.append(chunk)
         self.next += 1
         return chunk
 
-    def missing_since(self, token: str) -> list[Chunk] | None:
-        """The chunks that came after the state had a token; None if that is too long ago."""
-        for known, next_ in self.signed:
-            if known == token:
-                return [chunk for chunk in self.chunks if chunk.number >= next_]
-        return None
+    def split(self, since: int = 0) -> tuple[list[Chunk], list[Chunk]]:
+        """Chunks from a number on: those with joined tuples, and those with others; maybe both."""
+        number, row = self.todo
+        joined = [c for c in self.chunks if since <= c.number < number + (row > 0)]
+        return joined, [c for c in self.chunks if c.number >= number]
+
+    def known_by(self, token: str) -> int | None:
+        """What `next` was when the state had a token; None if that is too long ago."""
+        return dict(self.signed).get(token)
 
     def advance(self, punctuation_us: int, longest_us: Sequence[int]) -> None:
         """Let time go on: what lies more than its range behind the punctuation finds nobody."""
@@ -71,11 +99,44 @@ class Book:
                 self.limits_us[i] = self.punctuation_us - range_us
 
     def take_dead(self) -> list[Chunk]:
-        """Strike off the chunks in which no tuple lives."""
+        """Strike off the chunks in which no tuple lives; none while tuples wait for others."""
+        if self.waiting:
+            return []
         dead = [c for c in self.chunks if c.latest_us < self.limits_us[c.input]]
         if dead:
             self.chunks = [c for c in self.chunks if c.latest_us >= self.limits_us[c.input]]
         return dead
+
+    def mergeable(self) -> list[Chunk]:
+        """Neighbours of one input and about the same size, that one chunk may replace.
+
+        So a tuple is written again once for each time that the state grows sixteenfold.
+        """
+        if self.waiting:
+            return []
+        for input_ in range(len(self.limits_us)):
+            small = [c for c in self.chunks if c.input == input_ and c.nbytes < _LARGE]
+            for _, group in groupby(small, lambda c: c.nbytes.bit_length() // 4):
+                chunks = list(group)
+                if len(chunks) >= _MERGED:
+                    return chunks[:_MERGED]
+        return []
+
+    def merge(self, chunks: list[Chunk], rows: int, nbytes: int) -> Chunk:
+        """One chunk in place of several; tables that know some of them are not known any more."""
+        first, last = chunks[0].number, chunks[-1].number
+        latest_us = max(chunk.latest_us for chunk in chunks)
+        merged = Chunk(last, chunks[0].input, rows, nbytes, latest_us)
+        gone = {chunk.number for chunk in chunks[:-1]}
+        kept = (c for c in self.chunks if c.number not in gone)
+        self.chunks = [merged if c.number == last else c for c in kept]
+        self.signed = [(t, next_) for t, next_ in self.signed if not first < next_ <= last]
+        return merged
+
+    def flush(self) -> None:
+        """Keep no tables of this bucket, from the next micro-batch on."""
+        self.flushes += not self.flushed
+        self.flushed = True
 
     def sign(self, token: str) -> None:
         """The state is complete: from here on it is known by this token."""

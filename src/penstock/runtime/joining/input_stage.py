@@ -22,6 +22,7 @@ from penstock.schema import arrow_type
 BUCKETS = 16  # for the life of a ring: they are the keys of its state
 BUCKET, INPUT, VERSION, PUNCTUATION = "__bucket", "__input", "__version", "__punctuation"
 INPUT_ROWS = f"{BUCKET} int, {INPUT} int, {VERSION} bigint, {PUNCTUATION} bigint, {PACKED} binary"
+ROUND = -1  # in place of an input: no tuples, but those that wait have their turn
 _MOST_ROWS = 1_000_000  # that wait to be packed
 
 
@@ -78,20 +79,25 @@ class InputStage(Stage):
         self._count(report.lost, late.positions[late.lost])
         slots = self.selection.slot_numbers[late.positions]
         kept = timed[rows] & ~is_lost
-        tuples = self._chunk(batch, ts_us, rows[kept], matches.slots[kept])
+        tuples = self._chunk(batch, ts_us, rows[kept], matches.slots[kept], closed_us)
         return tuples, late_columns(late, slots, ts_us, closed_us)
 
     def _ranges_us(self) -> Ints:
         ranges = [INT64_MAX if s.window is None else s.window.range_us for s in self.slots]
         return np.array(ranges, np.int64)
 
-    def _chunk(
-        self, batch: pa.RecordBatch, ts_us: Ints, rows: Ints, positions: Ints
-    ) -> pa.RecordBatch:
-        """The tuples of these rows as the operator keeps them, with their slots."""
+    def _with_slots(self, rows: Ints, positions: Ints) -> tuple[Ints, pa.ListArray]:
+        """The rows without repetition, and the slots of each."""
         kept, starts = np.unique(rows, return_index=True)
         offsets = pa.array(np.append(starts, rows.size).astype(np.int32))
         slots = self.selection.slot_numbers.astype(np.int32)[positions]
+        return kept, pa.ListArray.from_arrays(offsets, pa.array(slots))
+
+    def _chunk(
+        self, batch: pa.RecordBatch, ts_us: Ints, rows: Ints, positions: Ints, closed_us: int
+    ) -> pa.RecordBatch:
+        """The tuples of these rows as the operator keeps them, with their slots."""
+        kept, slots = self._with_slots(rows, positions)
         taken = pa.array(kept)
         composition = self.composition
         keys = [
@@ -100,7 +106,7 @@ class InputStage(Stage):
         ]
         columns: dict[str, pa.Array] = {key_name(n): key for n, key in enumerate(keys)}
         columns[TIME] = pa.array(ts_us[kept])
-        columns[SLOTS] = pa.ListArray.from_arrays(offsets, pa.array(slots))
+        columns[SLOTS] = slots
         for name, place in chunk_columns(composition, self.stream).items():
             if name == place:
                 columns[name] = batch.column(name).take(taken).cast(arrow_type(self.types[name]))
@@ -122,14 +128,31 @@ class InputStage(Stage):
         tuples = tuples.take(pa.array(order))
         used = np.flatnonzero(np.diff(offsets))
         blobs = [to_ipc(tuples.slice(offsets[b], offsets[b + 1] - offsets[b])) for b in used]
-        same = np.ones(used.size, np.int64)
-        yield pa.RecordBatch.from_arrays(
-            [
-                pa.array(used.astype(np.int32)),
-                pa.array(same.astype(np.int32) * self.number),
-                pa.array(same * epoch["version"]),
-                pa.array(same * epoch["punctuation_us"]),
-                pa.array(blobs, pa.binary()),
-            ],
-            names=[BUCKET, INPUT, VERSION, PUNCTUATION, PACKED],
+        yield _input_rows(
+            used,
+            self.number,
+            epoch["version"],
+            epoch["punctuation_us"],
+            pa.array(blobs, pa.binary()),
         )
+
+
+def round_rows() -> pa.RecordBatch:
+    """A row without tuples for each bucket."""
+    return _input_rows(np.arange(BUCKETS), ROUND, 0, INT64_MAX, pa.nulls(BUCKETS, pa.binary()))
+
+
+def _input_rows(
+    buckets: Ints, input_: int, version: int, punctuation_us: int, blobs: pa.Array
+) -> pa.RecordBatch:
+    same = np.ones(buckets.size, np.int64)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(buckets.astype(np.int32)),
+            pa.array(same.astype(np.int32) * input_),
+            pa.array(same * version),
+            pa.array(same * punctuation_us),
+            blobs,
+        ],
+        names=[BUCKET, INPUT, VERSION, PUNCTUATION, PACKED],
+    )

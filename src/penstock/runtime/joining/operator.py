@@ -1,32 +1,38 @@
 """The stateful operator of JOIN rings, one call for each bucket and micro-batch.
 
 Tuples arrive as Arrow blobs and are appended to the bucket's state as they are, so state is written
-once and never rewritten. The tables that find combinations stay in the worker between micro-batches
-(`tables`); they are made again from the chunks when a task has moved or a worker has died.
+once and seldom rewritten. The tables that find combinations stay in the worker between
+micro-batches (`tables`); they are made again from the chunks when a task has moved or a worker has
+died. `turn` decides; here is what it needs of Spark.
 """
 
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import (
+    MapState,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+)
 
-from penstock.kernels.join_bucket import TIME, JoinBucket
+from penstock.kernels.join_bucket import Combinations
 from penstock.plan.codec import composition_from, stream_from
 from penstock.runtime.config import StageConfig
-from penstock.runtime.joining.book import Book, Chunk
-from penstock.runtime.joining.input_stage import INPUT, PUNCTUATION, VERSION
+from penstock.runtime.joining.book import Book
+from penstock.runtime.joining.input_stage import INPUT, PUNCTUATION, ROUND, VERSION
+from penstock.runtime.joining.monitor import BucketFigures, as_message
 from penstock.runtime.joining.results import Results
 from penstock.runtime.joining.shape import chunk_schema
 from penstock.runtime.joining.slots import slots_for
-from penstock.runtime.joining.tables import Warm, WarmTables
-from penstock.runtime.packing import PACKED, blobs_of, from_ipc, to_ipc
+from penstock.runtime.joining.tables import WarmTables
+from penstock.runtime.joining.turn import Arrived, Turn
+from penstock.runtime.packing import PACKED, blobs_of
+from penstock.runtime.service import ask
 
 _warm = WarmTables()
 
@@ -41,66 +47,61 @@ class JoinOperator(StatefulProcessor):
         self._config = StageConfig(**json.loads(self._config_text))
         self._composition = composition_from(self._config.composition)
         self._streams = [stream_from(text) for text in json.loads(self._config.stream)]
+        self._seen: dict[int, BucketFigures] = {}
+        _warm.most_bytes = self._config.join_memory
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        bucket: int = key[0]
-        arrived = list(rows)
         join = self._composition.join
         assert join is not None
         known = self._book.get()
         book = Book.empty(len(join.inputs)) if known is None else Book.loads(known[0])
-        version = max(row[VERSION] for row in arrived)
-        slots = slots_for(self._config, len(join.inputs), version)
-        windows = slots.windows
+        arrived, in_round = [], False
+        for row in rows:
+            if row[INPUT] == ROUND:
+                in_round = True
+            else:
+                packed = bytes(row[PACKED])
+                arrived.append(Arrived(row[INPUT], row[VERSION], row[PUNCTUATION], packed))
+        book.version = max([book.version, *(a.version for a in arrived)])
+        slots = slots_for(self._config, len(join.inputs), book.version)
         results = Results(self._composition, self._streams, slots.specs)
-        ring = self._config.ring
-        tables = self._tables(_warm.take(ring, bucket), book)  # back when all is well
-        tables.expire(np.array(book.limits_us))
-        for input_ in sorted({row[INPUT] for row in arrived}):
-            blobs = [bytes(row[PACKED]) for row in arrived if row[INPUT] == input_]
-            tuples, blob = _together(blobs)
-            chunk = book.add(input_, tuples.num_rows, int(tuples.column(TIME).to_numpy().max()))
-            self._chunks.updateValue((chunk.number,), (blob,))
-            for combinations in tables.add(input_, tuples, windows):
-                for blob in blobs_of(results.rows(combinations)):
-                    yield Row(**{PACKED: blob})
-        punctuation_us = min(row[PUNCTUATION] for row in arrived)
-        book.advance(punctuation_us, windows.longest_us.tolist())
-        for dead in book.take_dead():
-            self._chunks.removeKey((dead.number,))
-        token = secrets.token_hex(8)
-        book.sign(token)
-        self._book.update((book.dumps(),))
-        _warm.put(ring, bucket, token, tables)
+        turn = Turn(
+            (self._config.ring, key[0]),
+            list(map(chunk_schema, join.inputs, self._streams)),
+            self._composition.kind == "window",
+            book,
+            _Chunks(self._chunks),
+            _warm,
+        )
 
-    def _tables(self, warm: Warm | None, book: Book) -> JoinBucket:
-        """The bucket's tables as the state says."""
-        missing = None if warm is None else book.missing_since(warm.token)
-        if warm is None or missing is None:
-            join = self._composition.join
-            assert join is not None
-            shapes = map(chunk_schema, join.inputs, self._streams)
-            return self._loaded(JoinBucket(list(shapes)), book.chunks)
-        return self._loaded(warm.bucket, missing)
+        def pack(combinations: Combinations) -> Iterator[bytes]:
+            return blobs_of(results.rows(combinations))
 
-    def _loaded(self, bucket: JoinBucket, chunks: list[Chunk]) -> JoinBucket:
-        for chunk in chunks:
-            found = self._chunks.getValue((chunk.number,))
-            assert found is not None
-            bucket.load(chunk.input, from_ipc(bytes(found[0])))
-        return bucket
+        for blob in turn.run(arrived, in_round, slots.windows, pack):
+            yield Row(**{PACKED: blob})
+        self._seen[key[0]] = turn.figures()
+        if book.next:
+            self._book.update((book.dumps(),))
 
     def close(self) -> None:
-        pass
+        if self._seen:
+            ask(self._config.address, "joined", as_message(self._config.ring, self._seen))
 
 
-def _together(blobs: list[bytes]) -> tuple[pa.RecordBatch, bytes]:
-    """Tuples of one input, and the blob that keeps them."""
-    batches = [from_ipc(blob) for blob in blobs]
-    if len(batches) == 1:
-        return batches[0], blobs[0]
-    whole = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
-    return whole, to_ipc(whole)
+class _Chunks:
+    def __init__(self, state: MapState) -> None:
+        self._state = state
+
+    def get(self, number: int) -> bytes:
+        found = self._state.getValue((number,))
+        assert found is not None
+        return bytes(found[0])
+
+    def put(self, number: int, tuples: bytes) -> None:
+        self._state.updateValue((number,), (tuples,))
+
+    def remove(self, number: int) -> None:
+        self._state.removeKey((number,))
 
 
 def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

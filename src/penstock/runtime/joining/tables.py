@@ -1,40 +1,76 @@
 """The tables that a worker keeps between micro-batches, of all buckets of all rings.
 
-They are copies: whatever is not here is made again from the bucket's state. So the worker keeps
-what it used last, up to a bound, and nothing has to tell it that a ring has gone.
+They are copies: whatever is not here is made again from the bucket's state. Over the budget, some
+are doomed: they serve once more, in their next micro-batch, whose state then says that the bucket
+is flushed. So a worker has more than its budget for one micro-batch at most.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from penstock.control.flushing import SAMPLED, Candidate, choose_victims
 from penstock.kernels.join_bucket import JoinBucket
+from penstock.kernels.key_bucket import KeyBucket
 
-_MOST_BYTES = 2**30
+_UNUSED = 1000  # takes after which what nobody took is forgotten: its ring has gone, or moved
+
+Place = tuple[str, int]  # ring and bucket
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Warm:
     """A bucket's tables, and the token of the state that they are."""
 
     token: str
-    bucket: JoinBucket
+    bucket: JoinBucket | KeyBucket
+    bits: int
     nbytes: int
+    put_at: int
+    doomed: bool = False
 
 
 @dataclass(slots=True)
 class WarmTables:
-    most_bytes: int = _MOST_BYTES
-    kept: dict[tuple[str, int], Warm] = field(default_factory=dict)  # the least recent first
+    most_bytes: int = 2**30
+    kept: dict[Place, Warm] = field(default_factory=dict)
+    sampled: int = SAMPLED
+    rng: np.random.Generator = field(default_factory=np.random.default_rng)
+    takes: int = 0
 
-    def take(self, ring: str, bucket: int) -> Warm | None:
+    @property
+    def room(self) -> int:
+        """Bytes left of the budget."""
+        return self.most_bytes - sum(w.nbytes for w in self.kept.values() if not w.doomed)
+
+    def take(self, place: Place) -> Warm | None:
         """What there is of a bucket; it is gone until it is put back."""
-        return self.kept.pop((ring, bucket), None)
+        self.takes += 1
+        return self.kept.pop(place, None)
 
-    def put(self, ring: str, bucket: int, token: str, tables: JoinBucket) -> None:
-        self.kept[ring, bucket] = Warm(token, tables, tables.nbytes)
-        excess = sum(warm.nbytes for warm in self.kept.values()) - self.most_bytes
-        for place in list(self.kept):
-            if excess <= 0:
-                return
-            excess -= self.kept.pop(place).nbytes
+    def put(self, place: Place, token: str, bucket: JoinBucket | KeyBucket) -> bool:
+        """Keep tables if they may stay; else, or for them, others have to go."""
+        bits = sum(table.bits for table in bucket.tables)
+        self.kept[place] = Warm(token, bucket, bits, bucket.nbytes, self.takes)
+        if self.room < 0:
+            self._forget_unused()
+            self._doom()
+        if self.kept[place].doomed:
+            del self.kept[place]
+        return place in self.kept
+
+    def _forget_unused(self) -> None:
+        """Ends the tables of rings that run no more; a slow ring's are made again."""
+        since = self.takes - max(_UNUSED, 4 * len(self.kept))
+        self.kept = {place: warm for place, warm in self.kept.items() if warm.put_at >= since}
+
+    def _doom(self) -> None:
+        living = [place for place, warm in self.kept.items() if not warm.doomed]
+        candidates = (
+            Candidate(i, self.kept[place].bits, self.kept[place].nbytes)
+            for i, place in enumerate(living)
+        )
+        for victim in choose_victims(candidates, -self.room, self.sampled, self.rng):
+            self.kept[living[victim]].doomed = True

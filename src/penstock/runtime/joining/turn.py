@@ -1,0 +1,218 @@
+"""One bucket of a JOIN ring in one micro-batch: what to keep, what to join now, what later.
+
+Arriving tuples always become chunks of the state. They are joined at once, unless the bucket was
+flushed: then they wait for a round, in which its tables are made again from the state. A turn that
+has found as many results as a micro-batch should carry leaves the rest to rounds too.
+
+Results are a function of the state before and of what arrived. What a worker has in memory decides
+only what a turn costs, and whether the bucket is flushed for the turns after it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import PenstockError
+from penstock.kernels.join_bucket import TIME, Combinations, JoinBucket, Windows
+from penstock.kernels.key_bucket import KeyBucket, counts_suffice
+from penstock.runtime.joining.book import Book, Chunk
+from penstock.runtime.joining.monitor import BucketFigures
+from penstock.runtime.joining.tables import Place, Warm, WarmTables
+from penstock.runtime.packing import from_ipc, to_ipc
+
+MOST_BYTES = 2**27  # of results of one turn: Spark holds them all at once
+_PROMPT = 8  # times as many where results cannot wait
+
+
+class ChunkStore(Protocol):
+    """The tuples of a bucket's state."""
+
+    def get(self, number: int) -> bytes: ...
+
+    def put(self, number: int, tuples: bytes) -> None: ...
+
+    def remove(self, number: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """What a micro-batch brings of an input to a bucket."""
+
+    input: int
+    version: int
+    punctuation_us: int
+    blob: bytes
+
+
+Pack = Callable[[Combinations], Iterator[bytes]]
+
+
+@dataclass(slots=True)
+class Turn:
+    """prompt: results cannot wait, since windows close."""
+
+    place: Place
+    schemas: list[pa.Schema]
+    prompt: bool
+    book: Book
+    chunks: ChunkStore
+    warm: WarmTables
+    most_bytes: int = MOST_BYTES
+    _bucket: JoinBucket | KeyBucket | None = None  # when all is joined
+    _fresh: dict[int, pa.RecordBatch] = field(default_factory=dict)  # chunks of this turn
+
+    def run(
+        self, arrived: Sequence[Arrived], in_round: bool, windows: Windows, pack: Pack
+    ) -> Iterator[bytes]:
+        """The results of this turn; the book is complete when all have been asked for.
+
+        in_round: tuples of a flushed bucket need not wait any longer.
+        """
+        book, warm = self.book, self.warm.take(self.place)
+        behind = book.waiting > 0
+        if not book.chunks:
+            book.flushed = False
+        self._keep(arrived)
+        if not book.waiting:
+            self._give_back(warm)
+        elif in_round or self.prompt or not book.flushed:
+            # tables of a time before others had to wait may lack what those can meet
+            bucket = self._tables(None if behind else warm, windows)
+            if not behind:
+                bucket.expire(np.array(book.limits_us))
+            yield from self._joined(bucket, windows, pack)
+            if not book.waiting:
+                self._bucket = bucket
+                self._stay_or_go(bucket, warm is not None and warm.doomed)
+        if arrived:
+            punctuation_us = min(a.punctuation_us for a in arrived)
+            book.advance(punctuation_us, windows.longest_us.tolist())
+        for dead in book.take_dead():
+            self.chunks.remove(dead.number)
+        self._merge()
+
+    def figures(self) -> BucketFigures:
+        """After the turn."""
+        book, streams = self.book, len(self.schemas)
+        tables = [] if self._bucket is None else self._bucket.tables
+        nothing = np.zeros((streams, streams), np.int64)
+        return BucketFigures(
+            live=sum((table.live for table in tables), np.zeros(streams, np.int64)).tolist(),
+            keys=sum(table.entries for table in tables),
+            full_keys=sum(table.full_entries for table in tables),
+            bits=sum(table.bits for table in tables),
+            overlaps=sum((table.overlaps() for table in tables), nothing).tolist(),
+            table_bytes=0 if self._bucket is None or book.flushed else self._bucket.nbytes,
+            state_bytes=book.nbytes,
+            waiting=book.waiting,
+            flushed=book.flushed,
+            flushes=book.flushes,
+        )
+
+    def _keep(self, arrived: Sequence[Arrived]) -> None:
+        """Make chunks of what arrived."""
+        for input_ in sorted({a.input for a in arrived}):
+            tuples, blob = _together([a.blob for a in arrived if a.input == input_])
+            latest_us = int(tuples.column(TIME).to_numpy().max())
+            chunk = self.book.add(input_, tuples.num_rows, len(blob), latest_us)
+            self.chunks.put(chunk.number, blob)
+            self._fresh[chunk.number] = tuples
+
+    def _tables(self, warm: Warm | None, windows: Windows) -> JoinBucket | KeyBucket:
+        """The tables of all tuples that are joined."""
+        since = None if warm is None else self.book.known_by(warm.token)
+        if warm is None or since is None:
+            bucket, since = _new_bucket(self.schemas), 0
+        else:
+            bucket = warm.bucket
+        number, row = self.book.todo
+        for chunk in self.book.split(since)[0]:
+            tuples = self._read(chunk)
+            bucket.load(
+                chunk.input, tuples.slice(0, row) if chunk.number == number else tuples, windows
+            )
+        return bucket
+
+    def _joined(
+        self, bucket: JoinBucket | KeyBucket, windows: Windows, pack: Pack
+    ) -> Iterator[bytes]:
+        most_bytes = self.most_bytes * (_PROMPT if self.prompt else 1)
+        size = 0
+        for chunk in self.book.split()[1]:
+            if size > most_bytes:
+                return self._put_off(most_bytes)
+            row = self.book.todo[1]
+            for piece in bucket.add(chunk.input, self._read(chunk).slice(row), windows):
+                for blob in pack(piece.combinations):
+                    yield blob
+                    size += len(blob)
+                at = row + piece.through
+                if size > most_bytes and at < chunk.rows:
+                    self.book.todo = (chunk.number, at)
+                    return self._put_off(most_bytes)
+            self.book.todo = (chunk.number + 1, 0)
+
+    def _put_off(self, most_bytes: int) -> None:
+        """Leave what is not joined yet to a round."""
+        if self.prompt:
+            raise PenstockError(
+                f"windows over a join get more than {most_bytes:,} bytes of combinations at once",
+                "let a micro-batch read less (max_rows_per_batch), shorten RANGEs, or add"
+                " conditions",
+            )
+        self.book.flush()
+
+    def _merge(self) -> None:
+        """Make one chunk of many small ones, so that the book stays short."""
+        while chunks := self.book.mergeable():
+            limit_us = self.book.limits_us[chunks[0].input]
+            whole = pa.Table.from_batches([self._read(chunk) for chunk in chunks])
+            living = whole.filter(pc.field(TIME) >= limit_us).combine_chunks().to_batches()[0]
+            blob = to_ipc(living)
+            merged = self.book.merge(chunks, living.num_rows, len(blob))
+            for chunk in chunks:
+                self._fresh.pop(chunk.number, None)
+                if chunk.number != merged.number:
+                    self.chunks.remove(chunk.number)
+            self.chunks.put(merged.number, blob)
+
+    def _stay_or_go(self, bucket: JoinBucket | KeyBucket, doomed: bool) -> None:
+        """Leave tables for the next turn if there is room; else flush the bucket."""
+        book = self.book
+        if not doomed and (not book.flushed or bucket.nbytes <= self.warm.room):
+            token = secrets.token_hex(8)
+            if self.warm.put(self.place, token, bucket):
+                book.flushed = False
+                book.sign(token)
+                return
+        book.flush()
+
+    def _give_back(self, warm: Warm | None) -> None:
+        """Nothing came and nothing waited: the tables are what they were."""
+        if warm is not None:
+            self.warm.kept[self.place] = warm
+            self._bucket = warm.bucket
+
+    def _read(self, chunk: Chunk) -> pa.RecordBatch:
+        fresh = self._fresh.get(chunk.number)
+        return from_ipc(self.chunks.get(chunk.number)) if fresh is None else fresh
+
+
+def _new_bucket(schemas: list[pa.Schema]) -> JoinBucket | KeyBucket:
+    return KeyBucket(len(schemas)) if counts_suffice(schemas) else JoinBucket(schemas)
+
+
+def _together(blobs: list[bytes]) -> tuple[pa.RecordBatch, bytes]:
+    """Tuples of one input, and the blob that keeps them."""
+    batches = [from_ipc(blob) for blob in blobs]
+    if len(batches) == 1:
+        return batches[0], blobs[0]
+    whole = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+    return whole, to_ipc(whole)
