@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 NAMES = {
     "window": "sliding-window aggregates, one and a hundred, against native Structured Streaming",
     "select": "up to 100,000 selections in one pass, against native Structured Streaming and NumPy",
+    "join": "m-way joins on a bit-vector hash table, against MJoin and chained hash joins",
     "disorder": "drop ratio, latency and buffer of every estimator, on replayed streams",
     "register": "a thousand queries registered and dropped one by one on a running stream",
 }
-PLOTTED = ("select", "disorder")
+PLOTTED = ("select", "join", "disorder")
 
 
 def run(

@@ -309,6 +309,41 @@ def count_combinations(arrivals: Arrivals, table: Table) -> tuple[Ints, Ints]:
     return positions[:found].copy(), counts[:found].copy()
 
 
+@kernel(ARRIVALS, TABLE)
+def count_for_ever(arrivals: Arrivals, table: Table) -> tuple[Ints, Ints]:
+    """As `count_combinations`, where no range ends: no tuples, in place of a chain their number."""
+    streams, hashes, known, _ = arrivals
+    entries, figures, by_stream = table.entries, table.figures, table.by_stream
+    positions = np.empty(streams.size, np.int64)
+    counts = np.empty(streams.size, np.int64)
+    found, every = 0, _all_bits(table)
+    for i in range(streams.size):
+        stream = streams[i]
+        _fetch(table, hashes, i)
+        by_stream[ADDED, stream] += 1
+        if not known[i]:
+            continue
+        by_stream[LIVE, stream] += 1
+        entry = _entry_of(table, hashes[i])
+        before = entries[entry, BITS]
+        bits = before | (1 << stream)
+        if bits != before:
+            entries[entry, BITS] = bits
+            entries[entry, HEADS + stream] = 0
+            figures[IN_USE] += before == 0
+            figures[ONES] += 1
+            figures[FULL] += bits == every
+        entries[entry, HEADS + stream] += 1
+        if bits == every:
+            count = 1
+            for other in range(by_stream.shape[1]):
+                if other != stream:
+                    count = _times(count, entries[entry, HEADS + other])
+            positions[found], counts[found] = i, count
+            found += 1
+    return positions[:found].copy(), counts[:found].copy()
+
+
 @kernel(SMALL_INTS, INT, INT, FLAG, TABLE)
 def expire_tuples(order: SmallInts, begin: int, stream: int, grouped: bool, table: Table) -> int:
     """Forget the dead among tuples in order of time; returns where the live ones begin.

@@ -44,6 +44,7 @@ from penstock.kernels.bitjoin import (
     add_tuples,
     copy_live,
     count_combinations,
+    count_for_ever,
     expire_tuples,
     fill_slots,
     load_tuples,
@@ -177,7 +178,7 @@ class JoinTable(_BitTable):
         self._table.by_stream[RANGE] = ranges_us
         results, count = self._new_results(), 0
         for piece in _pieces(Arrivals(streams, hashes, known, times_us)):
-            self._table = _with_room(self._table, piece.streams.size)
+            self._table = _with_room(self._table, piece.streams.size, piece.streams.size)
             walk = Walk(np.zeros(2, np.int64), np.zeros((4, ranges_us.size), np.int64))
             while walk.at[POSITION] < piece.streams.size:
                 count = add_tuples(piece, self._table, walk, results, count)
@@ -190,7 +191,7 @@ class JoinTable(_BitTable):
     def load(self, streams: Bytes, hashes: Ints, known: Flags, times_us: Ints) -> None:
         """Add tuples whose combinations with those before them are known already."""
         for piece in _pieces(Arrivals(streams, hashes, known, times_us)):
-            self._table = _with_room(self._table, piece.streams.size)
+            self._table = _with_room(self._table, piece.streams.size, piece.streams.size)
             load_tuples(piece, self._table)
 
     def _new_results(self) -> Ints:
@@ -212,8 +213,8 @@ class JoinTable(_BitTable):
 class KeyTable(_BitTable):
     """Counts the combinations that `JoinTable` would find, for queries that want only the key.
 
-    It keeps times, and how often each came in a row. If no range ends, times do not matter: it
-    keeps one count for each key and stream, and nothing expires.
+    It keeps times, and how often each came in a row. If no range ends, times do not matter: the
+    bit vectors are all it keeps, with one count for each key and stream, and nothing expires.
     """
 
     def __init__(self, ranges_us: Ints) -> None:
@@ -226,14 +227,20 @@ class KeyTable(_BitTable):
 
         The former are positions in the input; the latter stop at 2^63 - 1.
         """
-        times = np.full_like(times_us, INT64_MAX) if self._timeless else times_us
         positions, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        for i, piece in enumerate(_pieces(Arrivals(streams, hashes, known, times))):
-            self._table = _with_room(self._table, piece.streams.size)
-            found = count_combinations(piece, self._table)
+        for i, piece in enumerate(_pieces(Arrivals(streams, hashes, known, times_us))):
+            size = piece.streams.size
+            self._table = _with_room(self._table, size, 0 if self._timeless else size)
+            count = count_for_ever if self._timeless else count_combinations
+            found = count(piece, self._table)
             positions.append(found[0] + i * PIECE)
             counts.append(found[1])
         return np.concatenate(positions), np.concatenate(counts)
+
+    def expire(self, limits_us: Ints) -> None:
+        """Forget tuples with a time below the limit of their stream, also those yet to come."""
+        if not self._timeless:
+            super().expire(limits_us)
 
 
 def _pieces(arrivals: Arrivals) -> Iterator[Arrivals]:
@@ -255,16 +262,16 @@ def _empty(by_stream: Ints, tuples: int) -> Table:
         by_stream=by_stream,
         figures=np.zeros(6, np.int64),
     )
-    return _with_room(nothing, tuples)
+    return _with_room(nothing, tuples, tuples)
 
 
-def _with_room(table: Table, more: int) -> Table:
-    """The table with room for more tuples, whatever their keys are."""
+def _with_room(table: Table, more: int, more_tuples: int) -> Table:
+    """The table with room for more keys and tuples."""
     tuples, entries = (int(table.figures[i]) for i in (TUPLES, ENTRIES))
     table = table._replace(
         entries=_grown(table.entries, entries, entries + more),
-        tuples=_grown(table.tuples, tuples, tuples + more),
-        streams=_grown(table.streams, tuples, tuples + more),
+        tuples=_grown(table.tuples, tuples, tuples + more_tuples),
+        streams=_grown(table.streams, tuples, tuples + more_tuples),
     )
     if table.slots.size < 2 * (entries + more):
         slots = 1 << (2 * (entries + more) - 1).bit_length()

@@ -1,0 +1,196 @@
+"""n streams joined on Spark: penstock's one operator, and chains of Structured Streaming's joins.
+
+All read the same Parquet files in the same micro-batches (`spark_runs`), and every result is
+compared. The chain runs on each state store that Spark has; the best counts, and RocksDB with the
+newest format is shown beside it, for its state is as durable as penstock's.
+
+`python -m penstock.bench.join.on_spark N SELECTIVITY …` runs it for these alone, quick sizes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from penstock.bench.contest import scratch
+from penstock.bench.join.spark_runs import (
+    STORES,
+    Given,
+    Outcome,
+    Start,
+    native,
+    penstock,
+    run,
+    write_input,
+)
+from penstock.bench.report import Report, Value
+from penstock.runtime.session import start_spark
+
+Row = dict[str, Value]
+OURS = "penstock"
+DURABLE = "rocksdb, format 4"
+_USUAL = 0.05  # the selectivity by which streams are compared
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """pairs: streams and selectivity of each contest."""
+
+    pairs: Sequence[tuple[int, float]]
+    files: int
+    rows_per_file: int
+    files_per_batch: int
+    range_s: int
+    repetitions: int
+
+    def given(self, streams: int, selectivity: float) -> Given:
+        return Given(
+            streams,
+            selectivity,
+            self.files,
+            self.rows_per_file,
+            self.files_per_batch,
+            self.range_s,
+        )
+
+
+_SWEEP = (0.01, _USUAL, 0.25, 1.0)
+FULL = Sizes([(n, s) for n in (2, 3, 4, 6) for s in _SWEEP], 8, 100_000, 2, 150, 3)
+QUICK = Sizes([(2, 0.01), (2, _USUAL), (2, 1.0), (3, _USUAL), (4, _USUAL)], 4, 100_000, 2, 150, 1)
+
+
+def measure(quick: bool) -> tuple[list[Row], dict[str, Any], bool]:
+    spark = start_spark()
+    try:
+        return contest(spark, QUICK if quick else FULL)
+    finally:
+        spark.stop()
+
+
+def contest(spark: SparkSession, sizes: Sizes) -> tuple[list[Row], dict[str, Any], bool]:
+    """Rows, summary, and whether all results are equal."""
+    _warm_up(spark, sizes)
+    rows = [row for pair in sizes.pairs for row in _compare(spark, sizes, *pair)]
+    return rows, summary(rows), all(row["equal_results"] for row in rows)
+
+
+def engines(spark: SparkSession, given: Given) -> dict[str, Start]:
+    rivals = {name: native(spark, given, settings) for name, settings in STORES.items()}
+    return {OURS: penstock(spark, given), **rivals}
+
+
+def _warm_up(spark: SparkSession, sizes: Sizes) -> None:
+    """One micro-batch through every engine: the JVM compiles what is in use."""
+    given = replace(sizes.given(3, _USUAL), files=sizes.files_per_batch)
+    with scratch() as directory:
+        write_input(directory / "files", given)
+        for name, start in engines(spark, given).items():
+            _say(f"warm-up, {name}")
+            run(spark, directory / "files", given, start)
+
+
+def _compare(spark: SparkSession, sizes: Sizes, streams: int, selectivity: float) -> list[Row]:
+    """Every engine in turns, the first of a turn another each time."""
+    given = sizes.given(streams, selectivity)
+    outcomes: dict[str, list[Outcome]] = {}
+    with scratch() as directory:
+        write_input(directory / "files", given)
+        starts = list(engines(spark, given).items())
+        for turn in range(sizes.repetitions):
+            first = turn % len(starts)
+            for name, start in [*starts[first:], *starts[:first]]:
+                _say(f"{streams} streams, selectivity {selectivity:g}, {name}")
+                outcome = run(spark, directory / "files", given, start)
+                outcomes.setdefault(name, []).append(outcome)
+    expected = outcomes[OURS][0].results
+    return [
+        _row(given, name, runs)
+        | {"equal_results": all(one.results.equals(expected) for one in runs)}
+        for name, runs in outcomes.items()
+    ]
+
+
+def _row(given: Given, engine: str, runs: list[Outcome]) -> Row:
+    """The median run."""
+    one = sorted(runs, key=lambda run: run.seconds)[len(runs) // 2]
+    return {
+        "streams": given.streams,
+        "selectivity": given.selectivity,
+        "engine": engine,
+        "rows": given.rows,
+        "results": one.results.num_rows,
+        "seconds": one.seconds,
+        "rows_per_s": given.rows / one.seconds,
+        "cpu_s": one.cpu_s,
+        "start_s": one.start_s,
+        "restart_s": one.restart_s,
+        "state_mb": one.state_bytes / 2**20,
+        "tables_mb": one.table_bytes / 2**20,
+        "checkpoint_mb": one.checkpoint_bytes / 2**20,
+    }
+
+
+def summary(rows: Sequence[Row]) -> dict[str, Any]:
+    """Ratios by number of streams; of two streams that of the worst selectivity."""
+    contests: dict[tuple[int, float], dict[str, Row]] = {}
+    for row in rows:
+        pair = int(row["streams"] or 0), float(row["selectivity"] or 0)
+        contests.setdefault(pair, {})[str(row["engine"])] = row
+    best = {pair: _best(found) for pair, found in contests.items()}
+    usual = {f"n{n}": (n, s) for n, s in contests if s == _USUAL}
+    speeds = {pair: _ratio(contests[pair], best[pair], "rows_per_s") for pair in contests}
+    durable = {pair: _ratio(contests[pair], DURABLE, "rows_per_s") for pair in contests}
+    worst = {f"n{n}": min(s for (m, _), s in speeds.items() if m == n) for n, _ in contests}
+    states = {pair: _ratio(contests[pair], best[pair], "state_mb") for pair in contests}
+    memory = {pair: states[pair] + _share(contests[pair], best[pair]) for pair in contests}
+    disks = {pair: _ratio(contests[pair], best[pair], "checkpoint_mb") for pair in contests}
+    return {
+        "spark_rows_per_s": {
+            n: contests[pair][OURS]["rows_per_s"] for n, pair in sorted(usual.items())
+        },
+        "native_best": {n: best[pair] for n, pair in sorted(usual.items())},
+        "ratio_vs_native": {n: speeds[pair] for n, pair in sorted(usual.items())},
+        "ratio_vs_native_worst": worst,
+        "ratio_vs_rocksdb_4": {n: durable[pair] for n, pair in sorted(usual.items())},
+        "state_ratio_vs_native": max(states.values()),
+        "state_ratio_vs_rocksdb_4": max(
+            _ratio(found, DURABLE, "state_mb") for found in contests.values()
+        ),
+        "state_and_tables_ratio_vs_native": max(memory.values()),
+        "checkpoint_ratio_vs_native": max(disks.values()),
+    }
+
+
+def _best(found: dict[str, Row]) -> str:
+    return max((name for name in STORES), key=lambda name: float(found[name]["rows_per_s"] or 0))
+
+
+def _ratio(found: dict[str, Row], rival: str, figure: str) -> float:
+    return float(found[OURS][figure] or 0) / float(found[rival][figure] or 1)
+
+
+def _share(found: dict[str, Row], rival: str) -> float:
+    return float(found[OURS]["tables_mb"] or 0) / float(found[rival]["state_mb"] or 1)
+
+
+def _say(text: str) -> None:
+    print(f"join on Spark: {text}", file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    pairs = [(int(n), float(s)) for n, s in zip(arguments[::2], arguments[1::2], strict=True)]
+    spark = start_spark()
+    try:
+        rows, figures, agrees = contest(spark, replace(QUICK, pairs=pairs))
+    finally:
+        spark.stop()
+    Report("join on Spark", True, rows, figures, agrees).show()
+    return 0 if agrees else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
