@@ -9,7 +9,7 @@ from penstock.errors import QueryError
 from penstock.plan.codec import composition_from, dumps
 from penstock.plan.compose import compose
 from penstock.plan.composed import Composed
-from penstock.plan.specs import Join, Term, WindowSpec
+from penstock.plan.specs import Join, JoinStep, Term, WindowSpec
 from penstock.plan.valuesets import compare
 from penstock.schema import Schema
 
@@ -141,19 +141,25 @@ def test_a_key_that_may_fail_is_computed_for_selected_tuples_only() -> None:
     ]
 
 
-def test_without_a_common_key_everything_is_plan() -> None:
+def test_without_a_common_key_steps_and_ranges_are_plan() -> None:
     query = composed(f"SELECT A.room, B.id {THREE} WHERE A.id = B.id AND A.ok = C.ts AND temp > 1")
     join = join_of(query)
-    assert join.ranges_us == (600_000_000, 300_000_000, None)
-    assert join.residual == "`0.id` = `1.id` AND `0.ok` = `2.ts` AND `0.temp` > 1"
-    assert shipped(query) == [("id", "room", "temp", "ok"), ("id",), ("ts",)]
+    assert (join.residual, join.ranges_us) == (None, (600_000_000, 300_000_000, None))
+    assert join.steps == (
+        JoinStep(0),
+        JoinStep(1, ("`0.id` = `1.id`",)),
+        JoinStep(2, ("`0.ok` = `2.ts`",)),
+    )
+    assert join.conditions == ("`0.id` = `1.id`", "`0.ok` = `2.ts`")
+    assert shipped(query) == [("id", "room", "ok"), ("id",), ("ts",)]
     assert {i.keys for i in join.inputs} == {()}
-    assert {i.terms for i in query.inputs} == {(Term(()),)}
+    assert query.inputs[0].terms == (Term((("temp", compare(">", 1.0)),)),)
 
 
-def test_a_join_without_a_condition_has_no_residual() -> None:
+def test_a_join_without_a_condition_has_steps_without_conditions() -> None:
     join = join_of(composed("SELECT room, open FROM Sensors [NOW], Doors [NOW]"))
-    assert (join.residual, join.ranges_us) == (None, (1000, 1000))
+    assert (join.conditions, join.ranges_us) == ((), (1000, 1000))
+    assert join.steps == (JoinStep(0), JoinStep(1))
 
 
 def test_aggregates_are_left_to_spark_in_windows_of_the_longest_range() -> None:

@@ -61,12 +61,19 @@ selection every tuple
 stream    Sensors C (file), RANGE 1 minute on ts
 stage     in the source's reader
 selection every tuple
-join      Spark's own joins, one after the other: no key that all streams share
-          equal are A.id = B.id, B.open = C.ok
+join      a chain of Spark's own joins: no key that all streams share
+          A.id = B.id leaves out C
+          B.open = C.ok leaves out A
+          1. B, at most 1 second older and at most 1 second newer than A
+             where A.id = B.id
+          2. C, at most 1 minute older and at most 1 second newer than the latest of A, B
+             where B.open = C.ok
+             where A.id < C.id
+          what a step finds is kept for the next one
+          for one operator instead, let equalities connect a column of every stream
 keeps     A: id
           B: id, open
-          C: ok
-residual  A.id = B.id AND B.open = C.ok
+          C: id, ok
 outputs   id int
 ring      join-7; queries in it: 2"""
 
@@ -74,7 +81,7 @@ ring      join-7; queries in it: 2"""
 def test_a_join_without_a_common_key() -> None:
     text = """
         SELECT A.id FROM Doors A [RANGE 1 SECOND], Doors B [RANGE 1 SECOND],
-        Sensors C [RANGE 1 MINUTE] WHERE A.id = B.id AND B.open = C.ok
+        Sensors C [RANGE 1 MINUTE] WHERE A.id = B.id AND B.open = C.ok AND A.id < C.id
     """
     assert explained(text, sharing=Sharing("join-7", 2, {})) == BY_SPARK
 
@@ -108,7 +115,15 @@ def test_an_aggregated_join() -> None:
 
 
 @pytest.mark.parametrize("where", ["", "WHERE A.id < B.id", "WHERE A.id <=> B.id"])
-def test_without_equalities_there_is_nothing_to_say_of_them(where: str) -> None:
-    text = explained(f"SELECT A.id FROM Doors A [NOW], Doors B [NOW] {where}")
-    assert "equal are" not in text
+def test_without_equalities_one_task_does_all(where: str) -> None:
+    text = explained(f"SELECT A.id FROM Doors A [NOW], Doors B [UNBOUNDED] {where}")
+    assert "leaves out" not in text
+    assert "1. B, any time older and at most 1 millisecond newer than A\n" in text
+    assert "no equality: one task compares all with all" in text
     assert "costs" not in text
+
+
+def test_an_equality_of_different_types_is_no_key() -> None:
+    text = explained("SELECT A.id FROM Sensors A [NOW], Words B [NOW] WHERE A.id = B.word")
+    assert "A.id = B.word compares columns of different types" in text
+    assert "one task" not in text

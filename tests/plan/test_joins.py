@@ -202,7 +202,7 @@ def shown(where: str, streams: str = "Sensors A [NOW], Sensors B [NOW], Sensors 
     ("where", "parts"),
     [
         ("A.id = B.id AND B.id = C.id", "id = id = id int"),
-        ("A.id = B.id AND A.temp > 3", "A.id = B.id; A.temp > 3"),
+        ("A.id = B.id AND A.temp > 3", "A: temp > 3; A.id = B.id"),
         (
             "A.id = B.id AND B.id = C.id AND A.temp > 3 AND C.ok",
             "A: temp > 3; C: ok; id = id = id int",

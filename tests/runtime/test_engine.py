@@ -231,11 +231,6 @@ def test_expressions_are_judged_by_spark_in_words(engine: Engine) -> None:
             " WHERE nosuch(A.id) = B.id",
             "function nosuch not found",
         ),
-        (
-            "SELECT A.id FROM Readings A [RANGE 1 MINUTE], Others B [RANGE 1 MINUTE]"
-            " WHERE A.id < B.id",
-            "share no key",
-        ),
     ):
         with pytest.raises(QueryError, match=message) as error:
             engine.register(text)

@@ -128,6 +128,28 @@ def test_a_restarted_keeper_gives_the_same_answers(world: World) -> None:
     assert again.keeper.plan("r", 2) == 2
 
 
+def test_inputs_of_a_join_are_where_tuples_have_brought_any_of_them(world: World) -> None:
+    inputs = [world.ring("j#0"), world.ring("j#1")]
+    for state in inputs:
+        state.siblings, state.eager = inputs, True
+    world.source.there = ["a"]
+    for state in inputs:
+        assert world.keeper.plan(state.ring, 0) == 1
+        world.report(state.ring, 1, 0, 5 * SECOND)
+        world.keeper.absorb(state.ring)
+    for state in inputs:
+        assert world.keeper.plan(state.ring, 1) == 1  # nothing waits for the punctuation
+    assert world.keeper.punctuation("j#0") == NEVER_US
+    world.source.there = ["a", "b"]
+    assert world.keeper.plan("j#0", 1) == 2
+    assert world.keeper.punctuation("j#1") == 5 * SECOND
+    again = world.ring("j#1", new=False)
+    again.disorder = Disorder(Rules("fixed"))
+    again.siblings = [inputs[0], again]
+    world.keeper.open(again)
+    assert again.disorder.punctuation_us == 5 * SECOND
+
+
 def test_a_replayed_epoch_is_counted_once(world: World) -> None:
     world.ring("r")
     slot = world.register("r")

@@ -12,6 +12,7 @@ from penstock.plan.specs import (
     Composition,
     Interval,
     Join,
+    JoinStep,
     Output,
     Partial,
     SlotSpec,
@@ -89,7 +90,11 @@ def _composition(raw: Any) -> Composition:
 
 def _join(raw: Any) -> Join:
     inputs = tuple(_composition(i) for i in raw["inputs"])
-    return Join(inputs, raw["residual"], tuple(raw["ranges_us"]))
+    steps = tuple(
+        JoinStep(s["input"], tuple(s["equalities"]), tuple(s["conditions"]))
+        for s in raw.get("steps", ())
+    )
+    return Join(inputs, raw["residual"], tuple(raw["ranges_us"]), steps)
 
 
 def stream_from(text: str) -> Stream:

@@ -2,7 +2,7 @@
 
 Each input is a composition of its own: it selects its tuples, computes the key and ships what
 results need. Constants of conditions on one input and all RANGEs are data of the slot. Without a
-key that all inputs share, Spark joins by itself, and all of the query is plan.
+key that all inputs share, Spark joins by itself, and RANGEs are plan.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from penstock.language.render import render
 from penstock.language.tree import columns_of, rebuild
 from penstock.plan.aggregates import native_call
 from penstock.plan.bind import BoundQuery, BoundStream
+from penstock.plan.chain import chain_steps
 from penstock.plan.comparisons import constant_of
 from penstock.plan.composed import Composed, Deriver, TypeOf, composed_of, fixed_attributes
-from penstock.plan.joins import JoinCondition, JoinScope, KeyPart, Node, take_apart
+from penstock.plan.joins import JoinCondition, JoinScope, KeyPart, Node, conjuncts_of, take_apart
 from penstock.plan.predicates import Fold, analyse
 from penstock.plan.specs import (
     Attribute,
@@ -151,11 +152,12 @@ def _key_attribute(expr: Expr, where: Expr | None, deriver: Deriver) -> Attribut
 
 def _composition(query: BoundQuery, inputs: Sequence[Composed], keyed: bool) -> Composition:
     ranges_us = tuple(None if s.window is None else s.window.range_us for s in query.inputs)
-    join = Join(
-        inputs=tuple(i.composition for i in inputs),
-        residual=None if query.where is None else render(query.where),
-        ranges_us=() if keyed else ranges_us,
-    )
+    sources = tuple(i.composition for i in inputs)
+    if keyed:
+        join = Join(sources, None if query.where is None else render(query.where))
+    else:
+        steps = chain_steps(conjuncts_of(query.where), len(inputs))
+        join = Join(sources, ranges_us=ranges_us, steps=steps)
     shipped = (joined_name(n, c) for n, i in enumerate(join.inputs) for c in i.shipped)
 
     def text(expr: Expr) -> str:

@@ -6,9 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.language.ast import Comparison
-from penstock.language.render import render
-from penstock.language.tree import columns_of
 from penstock.plan.bind import BoundQuery, BoundStream
 from penstock.plan.composed import Composed
 from penstock.plan.explain import (
@@ -20,7 +17,7 @@ from penstock.plan.explain import (
     result_lines,
     source_lines,
 )
-from penstock.plan.joins import conjuncts_of
+from penstock.plan.explain_chain import chain_lines
 from penstock.plan.specs import Composition, Join
 from penstock.schema import Schema
 
@@ -57,7 +54,7 @@ def explain_join(
             lines += disorder_lines(source.stream, part.composition)
     aliases = [source.alias for source in query.inputs]
     lines += _join_lines(query, join, aliases)
-    if not join.ranges_us:
+    if not join.steps:
         lines.append(_cost_line(costs))
     if composed.window is not None:
         window = composed.window
@@ -74,9 +71,8 @@ def _stream_line(source: BoundStream) -> str:
 
 
 def _join_lines(query: BoundQuery, join: Join, aliases: Sequence[str]) -> list[str]:
-    if join.ranges_us:
-        lines = ["Spark's own joins, one after the other: no key that all streams share"]
-        lines += [f"equal are {', '.join(found)}"] if (found := _equalities(query)) else []
+    if join.steps:
+        lines = chain_lines(query, join, aliases, lambda sql: _spoken(sql, aliases))
     else:
         lines = [f"{len(aliases)}-way, one look at a bit vector tells whether all streams match"]
         keys = [_key_text(join, number, aliases) for number in range(len(join.inputs[0].keys))]
@@ -86,17 +82,6 @@ def _join_lines(query: BoundQuery, join: Join, aliases: Sequence[str]) -> list[s
         *labelled("join", lines),
         *labelled("keeps", _kept(join, aliases)),
         *labelled("residual", residual),
-    ]
-
-
-def _equalities(query: BoundQuery) -> list[str]:
-    """Equalities between streams, as the user wrote them."""
-    return [
-        render(e, column=lambda c: f"{c.qualifier}.{c.name}")
-        for e in conjuncts_of(query.where)
-        if isinstance(e, Comparison)
-        and e.op == "="
-        and len({c.qualifier for c in columns_of(e)}) > 1
     ]
 
 
@@ -118,7 +103,7 @@ def _spoken(sql: str, aliases: Sequence[str]) -> str:
 
 def _kept(join: Join, aliases: Sequence[str]) -> list[str]:
     columns = [[c for c in i.shipped if c not in i.keys] for i in join.inputs]
-    least = "times only" if join.ranges_us else "keys and times only"
+    least = "times only" if join.steps else "keys and times only"
     if not any(columns):
         return [least]
     return [

@@ -49,7 +49,7 @@ class KeyPart:
 class JoinCondition:
     """Conjuncts by input, the parts of the key, and conjuncts on combinations.
 
-    Without a key all conjuncts are residual. Columns of `pushed` and `key` have no qualifier.
+    Columns of `pushed` and `key` have no qualifier.
     """
 
     pushed: tuple[tuple[Expr, ...], ...]
@@ -81,9 +81,7 @@ def take_apart(
     """Split a bound WHERE; all that comes of it together is equivalent to it."""
     conjuncts = conjuncts_of(where)
     equalities = {c: pair for c in conjuncts if (pair := _equality(c, scope, type_of)) is not None}
-    key = _key(_classes(equalities.values()), len(scope.aliases), type_of)
-    if not key:
-        return JoinCondition(((),) * len(scope.aliases), (), tuple(conjuncts))
+    key = _key(equal_classes(equalities.values()), len(scope.aliases), type_of)
     chosen = {(number, expr) for part in key for number, expr in enumerate(part.exprs)}
     pushed: list[list[Expr]] = [[] for _ in scope.aliases]
     residual: list[Expr] = []
@@ -132,7 +130,7 @@ def _family(type_: str) -> str | None:
     return "integer" if type_ in INTEGER_TYPES else "float" if type_ in FLOAT_TYPES else type_
 
 
-def _classes(pairs: Iterable[tuple[Node, Node]]) -> list[set[Node]]:
+def equal_classes(pairs: Iterable[tuple[Node, Node]]) -> list[set[Node]]:
     """Nodes that are equal to each other, by way of others too."""
     classes: list[set[Node]] = []
     for pair in pairs:

@@ -98,24 +98,48 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinStep:
+    """One more input of a chain: conditions on combinations of it and those of earlier steps.
+
+    Each of `equalities` compares it with earlier ones; the first step has no conditions.
+    """
+
+    input: int
+    equalities: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Join:
     """Combinations of one tuple of each input, close enough in time.
 
     `inputs` are compositions of kind "input": they ship the columns that results need, and `keys`
     of equal number and `key_types`; combinations have equal keys. Columns of combinations are named
     `joined_name(input, column)`; `residual` is a condition on them.
-    Without a common key Spark joins by itself: `ranges_us` (None: unbounded) are then part of the
-    plan, and `residual` is the whole condition; there is one query in such a ring.
+    Without a common key Spark joins by itself, in a chain: `steps` and `ranges_us` (by input; None:
+    unbounded) are then part of the plan, and have all of the condition.
     """
 
     inputs: tuple[Composition, ...]
     residual: str | None = None
     ranges_us: tuple[int | None, ...] = ()
+    steps: tuple[JoinStep, ...] = ()
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """All that is tested on combinations."""
+        own = () if self.residual is None else (self.residual,)
+        return own + tuple(c for step in self.steps for c in step.equalities + step.conditions)
 
 
 def joined_name(input_: int, column: str) -> str:
     """What an input's column is called in a combination."""
     return f"{input_}.{column}"
+
+
+def input_of(name: str) -> int:
+    """The input that a column of combinations comes from."""
+    return int(name.partition(".")[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.control.disorder import SOURCES
 from penstock.control.profile import RECENT_TUPLES
-from penstock.runtime.figures import instant, odd_times, share, span, target
+from penstock.runtime.config import owner_of
+from penstock.runtime.figures import instant, odd_times, share, size, span, target
 from penstock.runtime.query import QueryStatus
 
 if TYPE_CHECKING:
@@ -21,16 +22,26 @@ def analyze(engine: Engine, name: str) -> str:
     query = engine.query(name)
     status, metrics = query.status, engine.metrics()
     rings = {ring["ring"]: ring for ring in metrics["rings"]}
-    judged = {r["ring"]: r for stream in metrics["streams"].values() for r in stream["rings"]}
     ring = rings.get(status.ring, {})
-    lines = [query.explain(), seen_line(status, ring), *order_lines(ring)]
-    if status.ring in judged:
-        lines += disorder_lines(judged[status.ring])
+    lines = [query.explain(), seen_line(status, ring), *order_lines(ring), *join_lines(ring)]
+    for name, disorder in _judged(metrics, status.ring):
+        lines += disorder_lines(disorder, f"{name}, " if ring.get("join") else "")
     return "\n".join(lines)
 
 
+def _judged(metrics: Mapping[str, Any], ring: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """The streams of a ring with their disorder, in the order of its inputs."""
+    found = [
+        (disorder["ring"], name, disorder)
+        for name, stream in metrics["streams"].items()
+        for disorder in stream["rings"]
+        if owner_of(disorder["ring"])[0] == ring
+    ]
+    return [(name, disorder) for _, name, disorder in sorted(found, key=lambda f: f[0])]
+
+
 def seen_line(status: QueryStatus, ring: Mapping[str, Any]) -> str:
-    apart = ("ring", "error", "ordering")
+    apart = ("ring", "error", "ordering", "join")
     figures = ", ".join(f"{k} {v}" for k, v in ring.items() if k not in apart and v)
     return (
         f"seen      state {status.state}, rows {status.rows}, late {status.late},"
@@ -57,9 +68,29 @@ def order_lines(ring: Mapping[str, Any]) -> list[str]:
     return [f"order     {'; '.join(parts)}", f"          first of them: {cover}"]
 
 
-def disorder_lines(disorder: Mapping[str, Any]) -> list[str]:
+def join_lines(ring: Mapping[str, Any]) -> list[str]:
+    """What a join keeps, in memory and in its state, and what waits."""
+    if not (join := ring.get("join")):
+        return []
+    keys, inputs = join["keys"], len(join["live"])
+    bits = share(join["bits"] / (keys * inputs)) if keys else "0%"
+    tuples = " + ".join(str(n) for n in join["live"])
+    found = ", ".join(f"{s:.3g}" for s in join["selectivities"])
+    lines = [
+        f"tables    {tuples} tuples with {keys} keys, {bits} of their bits set, {join['full_keys']}"
+        f" keys in all streams; {size(join['table_bytes'])} in the workers",
+        f"          selectivities {found}: by stream, the share of the others' keys found there",
+        f"state     {join['state_tuples']} tuples, {size(join['state_bytes'])}; flushed"
+        f" {join['flushed']} of {join['buckets']} buckets ({join['flushes']} flushes)",
+    ]
+    if join["waiting"]:
+        lines.append(f"          {join['waiting']} tuples wait until the streams pause")
+    return lines
+
+
+def disorder_lines(disorder: Mapping[str, Any], whose: str = "") -> list[str]:
     """How the promise is kept, how late tuples come, how long windows wait; then what is odd."""
-    lines = [f"{disorder['estimator']}: {_kept(disorder)}"]
+    lines = [f"{whose}{disorder['estimator']}: {_kept(disorder)}"]
     if disorder["delay_max_us"] is not None:
         lines.append(_delays(disorder))
     if disorder["surging"]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import reduce
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import QueryError
 from penstock.language.ast import Expr, Literal, Opaque
@@ -91,7 +92,7 @@ class Analyzer:
             empty = self._spark.createDataFrame([], stage_ddl(composition, streams[0]))
         else:
             empty = self._spark.createDataFrame([], joined_ddl(composition, streams))
-            empty = empty.where(composition.join.residual or "true")
+            empty = reduce(DataFrame.where, composition.join.conditions, empty)
         if composition.kind == "select":
             frame = empty.selectExpr(*(o.sql for o in composition.outputs))
             types = [f.dataType.simpleString() for f in frame.schema.fields]

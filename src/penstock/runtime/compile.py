@@ -5,6 +5,7 @@
     punctuation ────────────────┘
     rows with the stage inside ─ outputs, if Spark has any to compute                       SELECT
     inputs with their stages inside ─ shuffle by bucket ─ join ─ one of the above           JOIN
+    inputs with their stages inside ─ Spark's own joins ─ one of the above, punctuation too JOIN
 
 Both inputs of a WINDOW ring carry a watermark on `__end` with no delay. Spark's watermark is the
 lower of the two, and no window row lies at or below the punctuation of its micro-batch: so Spark
@@ -28,6 +29,9 @@ from penstock.plan.catalog import Stream
 from penstock.plan.specs import Attribute, Composition, SlotSpec
 from penstock.runtime.config import EPOCH, SHIFT_US, TRUE_END, StageConfig
 from penstock.runtime.datasource import run_in_map
+from penstock.runtime.joining.chain import CHAIN_SETTINGS, chained
+from penstock.runtime.joining.chain_stage import chain_ddl
+from penstock.runtime.joining.chain_windows import in_windows
 from penstock.runtime.joining.input_stage import BUCKET, INPUT_ROWS
 from penstock.runtime.joining.operator import JoinOperator, unpack
 from penstock.runtime.joining.results import copied_columns
@@ -68,7 +72,7 @@ def quoted(name: str) -> str:
 def stage_ddl(composition: Composition, stream: Stream) -> str:
     """The columns that leave the first stage."""
     if composition.kind == "input":
-        return INPUT_ROWS
+        return INPUT_ROWS if composition.keys else chain_ddl(composition, stream)
     types = {f.name: f.type for f in stream.schema.fields}
     shipped = Schema(tuple(Field(n, types[n]) for n in composition.shipped)).ddl()
     if composition.kind == "select":
@@ -100,6 +104,16 @@ class Input:
     config: StageConfig
 
 
+def is_chain(composition: Composition) -> bool:
+    """Whether Spark joins the ring's inputs by itself."""
+    return composition.join is not None and bool(composition.join.steps)
+
+
+def plan_settings(composition: Composition) -> dict[str, str]:
+    """What Spark needs for the fixed part of a ring's plan."""
+    return CHAIN_SETTINGS if is_chain(composition) else {}
+
+
 def ring_frame(
     spark: SparkSession,
     composition: Composition,
@@ -110,7 +124,10 @@ def ring_frame(
 ) -> DataFrame:
     """The whole plan of a ring, up to its results."""
     frame = frames.get(inputs[0].stream.name.lower())
-    if composition.join is not None:
+    chain = is_chain(composition)
+    if chain:
+        rows = _chained(spark, composition, inputs, config, frames)
+    elif composition.join is not None:
         rows = _joined(spark, composition, inputs, config, frames)
     elif generation.native is not None:
         raw = _raw(spark, inputs[0], frame, native=True)
@@ -120,22 +137,45 @@ def ring_frame(
     if PACKED in rows.columns:
         return rows
     if composition.kind == "select":
-        return rows.select("__slots", *_named(composition))
-    punctuation = (
-        spark.readStream.format("penstock_punctuation")
-        .option("token", json.dumps(asdict(inputs[0].config)))
-        .load()
-        .withWatermark("__end", "0 seconds")
-    )
+        results = rows.select("__slots", *_named(composition))
+        return _with_watermark(results, _punctuation(spark, inputs[0])) if chain else results
+    punctuation = _punctuation(spark, inputs[0])
     # must still name `__end` when `__slot` is known to be NULL: else Spark pushes it below the
     # watermark
     only_data = "if(`__end` IS NULL, true, `__slot` IS NOT NULL)"
-    united = (
-        rows.withWatermark("__end", "0 seconds")
-        .unionByName(punctuation, allowMissingColumns=True)
-        .where(only_data)
-    )
+    timed = rows if chain else rows.withWatermark("__end", "0 seconds")
+    united = timed.unionByName(punctuation, allowMissingColumns=True).where(only_data)
     return aggregated(united, composition)
+
+
+def _punctuation(spark: SparkSession, given: Input) -> DataFrame:
+    reader = spark.readStream.format("penstock_punctuation")
+    rows = reader.option("token", json.dumps(asdict(given.config))).load()
+    return rows.withWatermark("__end", "0 seconds")
+
+
+def _with_watermark(results: DataFrame, punctuation: DataFrame) -> DataFrame:
+    """The results, with punctuation beside them that never comes out."""
+    united = results.unionByName(punctuation, allowMissingColumns=True)
+    return united.where("`__end` IS NULL").drop("__end")
+
+
+def _chained(
+    spark: SparkSession,
+    composition: Composition,
+    inputs: tuple[Input, ...],
+    config: StageConfig,
+    frames: Mapping[str, DataFrame],
+) -> DataFrame:
+    """Combinations of the inputs' tuples: Spark's own joins, one after the other."""
+    join = composition.join
+    assert join is not None
+    tuples = [_staged(spark, i, frames.get(i.stream.name.lower()), Generation()) for i in inputs]
+    found = chained(join, tuples)
+    if composition.kind == "select":
+        return found
+    ddl = joined_ddl(composition, [i.stream for i in inputs])
+    return in_windows(found, composition, config, ddl)
 
 
 def _joined(

@@ -25,7 +25,7 @@ from penstock.plan.catalog import Catalog, OptionValue, Stream, check_stream, di
 from penstock.plan.codec import dumps
 from penstock.plan.compose import compose
 from penstock.plan.composed import Composed
-from penstock.plan.explain import explain_query
+from penstock.plan.explain import Sharing, explain_query
 from penstock.plan.specs import SlotSpec
 from penstock.runtime.analyzer import Analyzer
 from penstock.runtime.datasource import register_sources
@@ -293,13 +293,6 @@ class Engine:
                 hint = "give its generator an end: rows = 100000"
                 raise QueryError(f"stream {stream.name} never ends", hint, ref.span)
         composed = compose(bound, self.analyzer.type_of, self.analyzer.fold)
-        join = composed.composition.join
-        if join is not None and join.ranges_us:
-            raise QueryError(
-                "the streams of this join share no key",
-                "compare one column of every stream for equality: A.id = B.id AND B.id = C.id",
-                None if select.where is None else select.where.span,
-            )
         outputs = self.analyzer.output_schema(composed.composition, *streams)
         return Plan(select, bound, composed, outputs)
 
@@ -440,7 +433,10 @@ class Engine:
         composition = plan.composed.composition
         ring = self._manager.find(composition)
         if composition.join is not None:
-            return explain_join_plan(plan.bound, plan.composed, plan.outputs, ring, self.registry)
+            figures = None if ring is None else self._manager.join_figures(ring.id)
+            count = 0 if ring is None else self.registry.count_queries(ring.id)
+            joint = None if ring is None else Sharing(ring.id, count, {})
+            return explain_join_plan(plan.bound, plan.composed, plan.outputs, joint, figures)
         stream = readable(plan.bound.source.stream, self.workspace)
         terms = plan.composed.terms
         sharing = None if ring is None else sharing_of(self.registry, ring.id, terms, slot)

@@ -27,6 +27,7 @@ from penstock.control.ordering import (
     merge_order_facts,
     order_facts_from,
 )
+from penstock.control.punctuation import NEVER_US
 from penstock.kernels.delays import UNKNOWN_US, DelayFacts, facts_from, merge_facts
 from penstock.plan.codec import canonical, slot_from
 from penstock.plan.specs import Composition
@@ -129,7 +130,7 @@ class EpochKeeper:
             state.disorder.hold_at(punctuation_us)
             if "ordering" in seen:
                 state.ordering.restore(seen["ordering"])
-        if (last := self._registry.last_epoch(state.ring)) is not None:
+        for last in self._last_epochs(state):
             state.disorder.hold_at(last.punctuation_us)
         if state.planner is not None and state.planner.remembers_items:
             state.consumed = self._registry.consumed(state.ring)
@@ -246,14 +247,24 @@ class EpochKeeper:
         }
 
     def punctuation(self, ring: str) -> int:
-        """What the punctuation source carries next; for a user's DataFrame this decides it."""
+        """What the punctuation source carries next; for a user's DataFrame this decides it.
+
+        Where no result waits for it, what came with tuples is enough.
+        """
         state = self._rings[ring]
+        if state.eager:
+            return max((e.punctuation_us for e in self._last_epochs(state)), default=NEVER_US)
         for each in state.siblings or [state]:
             with each.guard:
                 before_us = each.disorder.punctuation_us
                 if each.planner is None and self._next_punctuation(each, idle=True) != before_us:
                     self._save(each)
         return state.punctuation_us
+
+    def _last_epochs(self, state: RingEpochs) -> list[EpochRow]:
+        """Of a ring, or of all inputs of a join: what one was told, all have reached."""
+        found = [self._registry.last_epoch(each.ring) for each in state.siblings or [state]]
+        return [epoch for epoch in found if epoch is not None]
 
     def _next_punctuation(self, state: RingEpochs, idle: bool) -> int:
         disorder = state.disorder

@@ -45,6 +45,18 @@ def share(ratio: float | None) -> str | None:
     return f"{percent:.2f}%"
 
 
+def size(nbytes: int) -> str:
+    """A number of bytes.
+
+    >>> size(0), size(999), size(2048), size(5_500_000), size(3 * 2**30)
+    ('0 bytes', '999 bytes', '2.0 KB', '5.2 MB', '3.0 GB')
+    """
+    for power, unit in ((3, "GB"), (2, "MB"), (1, "KB")):
+        if nbytes >= 1024**power:
+            return f"{nbytes / 1024**power:.1f} {unit}"
+    return f"{nbytes} bytes"
+
+
 def target(ratio: float | None) -> str | None:
     """A promised share in percent, as it was written.
 

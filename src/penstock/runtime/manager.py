@@ -21,12 +21,12 @@ from penstock.plan.codec import composition_from, dumps
 from penstock.plan.explain import Place
 from penstock.plan.specs import Composition, SlotSpec
 from penstock.runtime.companions import Companions
-from penstock.runtime.compile import Input, is_stateless
+from penstock.runtime.compile import Input, is_stateless, plan_settings
 from penstock.runtime.config import StageConfig, input_ring
 from penstock.runtime.dispatch import Dispatcher, Outlets, Share, Sink, is_delivering
 from penstock.runtime.epochs import EpochKeeper, Report, RingEpochs
 from penstock.runtime.generations import ConditionOf, Generations
-from penstock.runtime.joining.monitor import JoinMonitor
+from penstock.runtime.joining.monitor import JoinFigures, JoinMonitor
 from penstock.runtime.registry import INPUT, QueryRow, Registry, RingRow
 from penstock.runtime.ring import Ring, first_cause
 from penstock.runtime.service import EpochServer
@@ -256,6 +256,7 @@ class RingManager:
         extra = {
             "spark.sql.shuffle.partitions": str(self._parallelism),
             "spark.sql.streaming.stateStore.providerClass": STATE_STORES[store],
+            **plan_settings(ring.composition),
         }
         with self.guard:
             if not self.is_open(ring.id):
@@ -426,6 +427,10 @@ class RingManager:
         """What is known of the disorder of a ring's stream; empty if the ring is not open."""
         return self._epochs.metrics(ring) or {}
 
+    def join_figures(self, ring: str) -> JoinFigures | None:
+        """What a JOIN ring keeps; None if it is not one, or before its first micro-batch."""
+        return self._joins.figures(ring)
+
     def _is_stateless(self, stream: Stream) -> bool:
         frame = self._frames.get(stream.name.lower())
         return frame is None or is_stateless(frame)
@@ -529,7 +534,13 @@ class RingManager:
 
     def _selection(self, ring: Ring) -> dict[str, Any]:
         """Who evaluates predicates, and in which order; derived attributes by their SQL."""
-        if ring.generation.native is not None or ring.composition.join is not None:
+        if ring.composition.join is not None:
+            figures = self._joins.figures(ring.id)
+            found: dict[str, Any] = {"selection": ring.place, "ordering": None, "join": None}
+            if figures is not None:
+                found |= {"join": asdict(figures), "state_rows": figures.state_tuples}
+            return found
+        if ring.generation.native is not None:
             return {"selection": ring.place, "ordering": None}
         ordering = self._epochs.ordering(ring.id)
         derived = (*ring.composition.derived, *ring.generation.derived)

@@ -86,11 +86,14 @@ SELECT S.room FROM Sensors S [NOW], Doors D [NOW] WHERE S.id + 1 = D.id;
 SELECT S.room FROM Sensors S [NOW], Doors D [NOW] WHERE S.id + 1 = D.id AND S.id > 1;
 SELECT S.room FROM Sensors S [NOW], Doors D [NOW] WHERE S.id + 1 = D.id AND S.id > 2
 
+-- share: joins without a common key whose conditions on one stream differ
+SELECT S.room FROM Sensors S [NOW], Doors D [NOW] WHERE S.id < D.id;
+SELECT S.room FROM Sensors S [NOW], Doors D [NOW] WHERE S.id < D.id AND S.id > 2 AND D.open
+
 -- apart: without a common key ranges are plan
 SELECT S.room FROM Sensors S [NOW], Doors D [NOW] WHERE S.id < D.id;
 SELECT S.room FROM Sensors S [NOW], Doors D [RANGE 1 MINUTE] WHERE S.id < D.id;
-SELECT S.room FROM Sensors S, Doors D [NOW] WHERE S.id < D.id;
-SELECT S.room FROM Sensors S, Doors D [NOW] WHERE S.id < D.id AND S.id > 2
+SELECT S.room FROM Sensors S, Doors D [NOW] WHERE S.id < D.id
 
 -- apart: another select list
 SELECT id FROM Sensors;

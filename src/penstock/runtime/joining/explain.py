@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from statistics import fmean
+
 from penstock.control.join_costs import StepCosts, biht_cost, mjoin_cost
 from penstock.plan.bind import BoundQuery
 from penstock.plan.composed import Composed
 from penstock.plan.explain import Place, Sharing
 from penstock.plan.explain_join import JoinCosts, explain_join
 from penstock.runtime.compile import runs_in_reader
-from penstock.runtime.registry import Registry, RingRow
+from penstock.runtime.joining.monitor import JoinFigures
 from penstock.schema import Schema
 
 _ASSUMED = 0.5  # selectivity while nothing is known
@@ -18,19 +21,27 @@ def explain_join_plan(
     query: BoundQuery,
     composed: Composed,
     outputs: Schema,
-    ring: RingRow | None,
-    registry: Registry,
+    sharing: Sharing | None,
+    figures: JoinFigures | None,
 ) -> str:
     places: list[Place] = [
         "reader" if runs_in_reader(part.composition, source.stream) else "stage"
         for source, part in zip(query.inputs, composed.inputs, strict=True)
     ]
-    others = [_ASSUMED] * (len(query.inputs) - 1)
-    costs = JoinCosts(
-        _ASSUMED,
-        True,
-        biht_cost(1.0, others, StepCosts()),
-        mjoin_cost(1.0, others, StepCosts()),
-    )
-    sharing = None if ring is None else Sharing(ring.id, registry.count_queries(ring.id), {})
+    seen = None if figures is None else figures.selectivities
+    costs = expected_costs(len(query.inputs), seen)
     return explain_join(query, composed, outputs, places, costs, sharing)
+
+
+def expected_costs(streams: int, seen: Sequence[float] | None) -> JoinCosts:
+    """Of a tuple, whichever stream it belongs to; others are asked in the best order."""
+    selectivities = [_ASSUMED] * streams if seen is None else list(seen)
+    asked = [
+        sorted(selectivities[:number] + selectivities[number + 1 :]) for number in range(streams)
+    ]
+    return JoinCosts(
+        fmean(selectivities),
+        seen is None,
+        fmean(biht_cost(1.0, others, StepCosts()) for others in asked),
+        fmean(mjoin_cost(1.0, others, StepCosts()) for others in asked),
+    )

@@ -18,8 +18,8 @@ from penstock.runtime.service import Handler
 
 @dataclass(frozen=True, slots=True)
 class BucketFigures:
-    """live: tuples in memory by input; overlaps: of a sample of the keys, those with a live tuple
-    of both inputs; waiting: tuples in the state that are not joined yet."""
+    """live: tuples in memory by input, or how often their keys were counted; overlaps: of a sample
+    of the keys, those with a live tuple of both inputs; waiting: tuples that are not joined yet."""
 
     live: list[int]
     keys: int
@@ -27,6 +27,7 @@ class BucketFigures:
     bits: int
     overlaps: list[list[int]]
     table_bytes: int
+    state_tuples: int
     state_bytes: int
     waiting: int
     flushed: bool
@@ -35,7 +36,10 @@ class BucketFigures:
 
 @dataclass(frozen=True, slots=True)
 class JoinFigures:
-    """A ring's figures: the sum over its buckets."""
+    """A ring's figures: sums over its buckets, but flushed: how many of them have no tables.
+
+    selectivities: by input, the share of the other inputs' keys that have a tuple there.
+    """
 
     live: tuple[int, ...]
     keys: int
@@ -43,15 +47,12 @@ class JoinFigures:
     bits: int
     selectivities: tuple[float, ...]
     table_bytes: int
+    state_tuples: int
     state_bytes: int
     waiting: int
+    buckets: int
     flushed: int
     flushes: int
-
-    @property
-    def bits_full(self) -> float:
-        """The share of the bits that are set."""
-        return self.bits / max(1, self.keys * len(self.live))
 
 
 class JoinMonitor:
@@ -100,19 +101,19 @@ class JoinMonitor:
             buckets = list(self._buckets.get(ring, {}).values())
         if not buckets:
             return None
-        names = [f.name for f in fields(JoinFigures)]
-        sums = {
-            name: sum(getattr(b, name) for b in buckets)
-            for name in names
-            if name not in ("live", "selectivities")
-        }
+        names = {f.name for f in fields(JoinFigures)} & {f.name for f in fields(BucketFigures)}
+        sums = {name: sum(getattr(b, name) for b in buckets) for name in names - {"live"}}
         live = np.sum([b.live for b in buckets], axis=0).tolist()
         overlaps = np.sum([b.overlaps for b in buckets], axis=0)
-        return JoinFigures(live=tuple(live), selectivities=_selectivities(overlaps), **sums)
+        return JoinFigures(
+            live=tuple(live),
+            selectivities=_selectivities(overlaps),
+            buckets=len(buckets),
+            **sums,
+        )
 
 
 def _selectivities(overlaps: Ints) -> tuple[float, ...]:
-    """For each input the share of the others' keys that have a tuple of it too."""
     keys = np.diag(overlaps)
     found = []
     for i in range(len(keys)):

@@ -110,6 +110,7 @@ class Turn:
             bits=sum(table.bits for table in tables),
             overlaps=sum((table.overlaps() for table in tables), nothing).tolist(),
             table_bytes=0 if self._bucket is None or book.flushed else self._bucket.nbytes,
+            state_tuples=sum(chunk.rows for chunk in book.chunks),
             state_bytes=book.nbytes,
             waiting=book.waiting,
             flushed=book.flushed,
