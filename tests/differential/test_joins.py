@@ -142,7 +142,7 @@ def test_a_join_gives_the_rows_that_duckdb_gives(
     tables = {name: random_rows(rng, rng.choice((0, 30, 200, 200))) for name in "ABC"}
     duck = duckdb.connect()
     settings: dict[str, str | int] = {"parallelism": rng.choice((1, 2, 3)), "trigger_ms": 10}
-    settings["join_memory"] = ("8 KB", "1 GB")[seed % 2]
+    settings |= {"join_memory": ("8 KB", "1 GB")[seed % 2], "join_tasks": rng.choice((1, 3))}
     with Engine(spark, tmp_path / "w", bounded=True, settings=settings) as engine:
         for name, table in tables.items():
             duck.register(name, table)

@@ -48,7 +48,7 @@ def test_tables_of_rings_that_are_gone_make_room_for_others() -> None:
     size = bucket(1000).nbytes
     warm = WarmTables(most_bytes=2 * size + bucket(10).nbytes)
     warm.put(("gone", 0), "t", bucket(1000))
-    for _ in range(1001):
+    for _ in range(65):
         warm.take(("r", 0))
         warm.put(("r", 0), "t", bucket(10))
     assert warm.put(("r", 1), "t", bucket(1000))

@@ -234,6 +234,9 @@ class Selection:
 
     def match(self, batch: pa.RecordBatch, together: int) -> tuple[Ints, SmallInts, int]:
         """Offsets by row, positions of slots, and attribute look-ups."""
+        if not self.order and batch.num_rows > 1:  # all rows are alike
+            _, slots, _ = self.match(batch.slice(0, 1), together)
+            return np.arange(batch.num_rows + 1) * slots.size, np.tile(slots, batch.num_rows), 0
         return self._tiles.match(self._now(), *self._read(batch), together)
 
     def survivors(self, sample: pa.RecordBatch, prefix: int) -> Survivors:

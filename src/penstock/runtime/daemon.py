@@ -2,16 +2,33 @@
 
 Loading numba and the compiled kernels takes well over a second. Done once in the daemon, every
 worker that it forks has them at once.
+
+Workers make large arrays in every micro-batch. glibc gives such memory back to the system at once,
+and taking it again costs a page fault for every 4 KB: told to, it keeps it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import sys
+from contextlib import suppress
 
 from pyspark.daemon import manager
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
+_LARGEST = 2**30
+
+
+def keep_memory() -> None:
+    with suppress(AttributeError, OSError):  # another libc
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_MMAP_THRESHOLD, _LARGEST)
+        libc.mallopt(_TRIM_THRESHOLD, _LARGEST)
+
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["pyspark.worker"]:
         import penstock.runtime.sources.reading
         import penstock.runtime.stage  # noqa: F401
+    keep_memory()
     manager()

@@ -21,7 +21,7 @@ from penstock.plan.codec import composition_from, dumps
 from penstock.plan.explain import Place
 from penstock.plan.specs import Composition, SlotSpec
 from penstock.runtime.companions import Companions
-from penstock.runtime.compile import Input, is_stateless, plan_settings
+from penstock.runtime.compile import Input, is_chain, is_stateless, plan_settings
 from penstock.runtime.config import StageConfig, input_ring
 from penstock.runtime.dispatch import Dispatcher, Outlets, Share, Sink, is_delivering
 from penstock.runtime.epochs import EpochKeeper, Report, RingEpochs
@@ -30,7 +30,7 @@ from penstock.runtime.joining.monitor import JoinFigures, JoinMonitor
 from penstock.runtime.registry import INPUT, QueryRow, Registry, RingRow
 from penstock.runtime.ring import Ring, first_cause
 from penstock.runtime.service import EpochServer
-from penstock.runtime.session import STATE_STORES
+from penstock.runtime.session import STATE_STORES, executors_of
 from penstock.runtime.settings import Settings
 from penstock.runtime.sinks.log import ResultLog
 from penstock.runtime.streams import planner_of, readable, rules_of
@@ -94,6 +94,13 @@ class RingManager:
     @property
     def _parallelism(self) -> int:
         return self._settings().parallelism or int(self._spark.sparkContext.defaultParallelism)
+
+    def _partitions(self, composition: Composition) -> int:
+        """Tasks after a shuffle. A join's tables live in the one worker that its executor uses
+        again and again: with two tasks, each worker would have to keep the tables of both."""
+        if composition.join is None or is_chain(composition):
+            return self._parallelism
+        return self._settings().join_tasks or executors_of(self._spark)
 
     def _service_host(self) -> str:
         """Loopback, unless Spark's executors run elsewhere and must reach the driver."""
@@ -254,7 +261,7 @@ class RingManager:
     def _start(self, ring: Ring) -> None:
         store = self._settings().state_store if ring.composition.join is None else "rocksdb"
         extra = {
-            "spark.sql.shuffle.partitions": str(self._parallelism),
+            "spark.sql.shuffle.partitions": str(self._partitions(ring.composition)),
             "spark.sql.streaming.stateStore.providerClass": STATE_STORES[store],
             **plan_settings(ring.composition),
         }

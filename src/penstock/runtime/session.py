@@ -95,6 +95,13 @@ def _require_java() -> None:
         )
 
 
+def executors_of(spark: SparkSession) -> int:
+    """How many processes run tasks now; in local mode it is the driver."""
+    context: Any = spark.sparkContext
+    known = len(context._jsc.sc().statusTracker().getExecutorInfos())
+    return max(1, known - (not str(context.master).startswith("local")))
+
+
 def check_session(spark: SparkSession) -> None:
     """Refuse a session that rings cannot run in."""
     if "connect" in type(spark).__module__:

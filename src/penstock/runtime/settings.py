@@ -24,8 +24,8 @@ class Settings:
     heap; both are in the checkpoint). native_queries: up to so many selections of tuples that Spark
     reads or computes are evaluated in Spark's own code (0: never). join_memory: bytes of a
     worker for the tables of joins, for rings that start from then on; what is more waits in the
-    state until the inputs pause. cores, memory: of a Spark that
-    the engine starts itself.
+    state until the inputs pause. join_tasks: of a join's operator (None: one per executor). cores,
+    memory: of a Spark that the engine starts itself.
     """
 
     trigger_ms: int = 200
@@ -36,6 +36,7 @@ class Settings:
     state_store: str = "rocksdb"
     native_queries: int = 12
     join_memory: int = 1024**3
+    join_tasks: int | None = None
     cores: int | None = None
     memory: str = "4g"
 

@@ -59,8 +59,8 @@ class Sizes:
 
 
 _SWEEP = (0.01, _USUAL, 0.25, 1.0)
-FULL = Sizes([(n, s) for n in (2, 3, 4, 6) for s in _SWEEP], 8, 100_000, 2, 150, 3)
-QUICK = Sizes([(2, 0.01), (2, _USUAL), (2, 1.0), (3, _USUAL), (4, _USUAL)], 4, 100_000, 2, 150, 1)
+FULL = Sizes([(n, s) for n in (2, 3, 4, 6) for s in _SWEEP], 8, 200_000, 2, 150, 3)
+QUICK = Sizes([(3, _USUAL), (4, _USUAL), (2, _USUAL), (2, 1.0)], 4, 200_000, 2, 150, 1)
 
 
 def measure(quick: bool) -> tuple[list[Row], dict[str, Any], bool]:

@@ -87,8 +87,9 @@ class InputStage(Stage):
         return np.array(ranges, np.int64)
 
     def _with_slots(self, rows: Ints, positions: Ints) -> tuple[Ints, pa.ListArray]:
-        """The rows without repetition, and the slots of each."""
-        kept, starts = np.unique(rows, return_index=True)
+        """The rows, which ascend, without repetition, and the slots of each."""
+        starts = np.flatnonzero(np.diff(rows, prepend=-1))
+        kept = rows[starts]
         offsets = pa.array(np.append(starts, rows.size).astype(np.int32))
         slots = self.selection.slot_numbers.astype(np.int32)[positions]
         return kept, pa.ListArray.from_arrays(offsets, pa.array(slots))
@@ -98,18 +99,19 @@ class InputStage(Stage):
     ) -> pa.RecordBatch:
         """The tuples of these rows as the operator keeps them, with their slots."""
         kept, slots = self._with_slots(rows, positions)
-        taken = pa.array(kept)
+        if kept.size < batch.num_rows:
+            batch, ts_us = batch.take(pa.array(kept)), ts_us[kept]
         composition = self.composition
         keys = [
-            batch.column(name).take(taken).cast(arrow_type(type_))
+            batch.column(name).cast(arrow_type(type_))
             for name, type_ in zip(composition.keys, composition.key_types, strict=True)
         ]
         columns: dict[str, pa.Array] = {key_name(n): key for n, key in enumerate(keys)}
-        columns[TIME] = pa.array(ts_us[kept])
+        columns[TIME] = pa.array(ts_us)
         columns[SLOTS] = slots
         for name, place in chunk_columns(composition, self.stream).items():
             if name == place:
-                columns[name] = batch.column(name).take(taken).cast(arrow_type(self.types[name]))
+                columns[name] = batch.column(name).cast(arrow_type(self.types[name]))
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def _packed(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -48,6 +49,7 @@ class JoinOperator(StatefulProcessor):
         self._composition = composition_from(self._config.composition)
         self._streams = [stream_from(text) for text in json.loads(self._config.stream)]
         self._seen: dict[int, BucketFigures] = {}
+        self._store = _Chunks(self._chunks)
         _warm.most_bytes = self._config.join_memory
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
@@ -70,38 +72,60 @@ class JoinOperator(StatefulProcessor):
             list(map(chunk_schema, join.inputs, self._streams)),
             self._composition.kind == "window",
             book,
-            _Chunks(self._chunks),
+            self._store,
             _warm,
         )
 
         def pack(combinations: Combinations) -> Iterator[bytes]:
             return blobs_of(results.rows(combinations))
 
-        for blob in turn.run(arrived, in_round, slots.windows, pack):
-            yield Row(**{PACKED: blob})
+        try:
+            for blob in turn.run(arrived, in_round, slots.windows, pack):
+                yield Row(**{PACKED: blob})
+        finally:
+            self._store.finish()
         self._seen[key[0]] = turn.figures()
         if book.next:
             self._book.update((book.dumps(),))
 
     def close(self) -> None:
+        self._store.close()
         if self._seen:
             ask(self._config.address, "joined", as_message(self._config.ring, self._seen))
 
 
 class _Chunks:
+    """Chunks in Spark's state. What is put goes its way while the caller works on.
+
+    There is one connection to the state: whoever else uses it calls `finish` before.
+    """
+
     def __init__(self, state: MapState) -> None:
         self._state = state
+        self._thread = ThreadPoolExecutor(1)
+        self._sent: list[Future[None]] = []
 
     def get(self, number: int) -> bytes:
+        self.finish()
         found = self._state.getValue((number,))
         assert found is not None
         return bytes(found[0])
 
     def put(self, number: int, tuples: bytes) -> None:
-        self._state.updateValue((number,), (tuples,))
+        self._sent.append(self._thread.submit(self._state.updateValue, (number,), (tuples,)))
 
     def remove(self, number: int) -> None:
+        self.finish()
         self._state.removeKey((number,))
+
+    def finish(self) -> None:
+        """Wait until all is in the state; raise what went wrong."""
+        sent, self._sent = self._sent, []
+        for each in sent:
+            each.result()
+
+    def close(self) -> None:
+        self._thread.shutdown()
 
 
 def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

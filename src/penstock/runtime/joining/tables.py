@@ -15,7 +15,7 @@ from penstock.control.flushing import SAMPLED, Candidate, choose_victims
 from penstock.kernels.join_bucket import JoinBucket
 from penstock.kernels.key_bucket import KeyBucket
 
-_UNUSED = 1000  # takes after which what nobody took is forgotten: its ring has gone, or moved
+_UNUSED = 64  # takes after which what nobody took may be forgotten: its ring has gone, or moved
 
 Place = tuple[str, int]  # ring and bucket
 
@@ -63,7 +63,7 @@ class WarmTables:
 
     def _forget_unused(self) -> None:
         """Ends the tables of rings that run no more; a slow ring's are made again."""
-        since = self.takes - max(_UNUSED, 4 * len(self.kept))
+        since = self.takes - max(_UNUSED, 2 * len(self.kept))
         self.kept = {place: warm for place, warm in self.kept.items() if warm.put_at >= since}
 
     def _doom(self) -> None:
