@@ -13,10 +13,11 @@ import random
 import time
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.chaos import generation_runner
+from tests.chaos import generation_runner, join_runner
 from tests.chaos.processes import PATIENCE_S, kill, started, told, wait_for
 from tests.golden.golden import expected_answers, golden_rows, write_golden
 
@@ -58,6 +59,41 @@ def test_killed_while_rings_change_their_plan(tmp_path: Path) -> None:
     assert found == [list(range(ids[0], _FILES * _TUPLES)) for ids in found]
     assert counted == [len(ids) for ids in found]
     assert counted[-1] < counted[0]  # tuples went by while queries came
+
+
+@pytest.mark.slow
+def test_killed_joins_have_every_combination_once(tmp_path: Path) -> None:
+    rng = random.Random(os.environ.get("PENSTOCK_CHAOS_SEED", "7"))
+    duck = duckdb.connect()
+    for name in "AB":
+        (tmp_path / "in" / name).mkdir(parents=True)
+        rows = [
+            {
+                "id": rng.randrange(60),
+                "v": n,
+                "ts": 1_000_000 * rng.randrange(n // 5 + 1, n // 5 + 20),
+            }
+            for n in range(_FILES * _TUPLES)
+        ]
+        schema = pa.schema(
+            [("id", pa.int64()), ("v", pa.int64()), ("ts", pa.timestamp("us", "UTC"))]
+        )
+        table = pa.Table.from_pylist(rows, schema)
+        duck.register(name, table)
+        for number in range(_FILES):
+            piece = table.slice(number * _TUPLES, _TUPLES)
+            pq.write_table(piece, tmp_path / "in" / name / f"{number:05d}.parquet")
+    _start_and_kill("tests.chaos.join_runner", tmp_path, "pairs", 2, rng.uniform(0, 1.5))
+    with started("tests.chaos.join_runner", tmp_path) as process:
+        assert process.wait(PATIENCE_S) == 0, told(tmp_path)
+    near = f"abs(epoch_us(A.ts) - epoch_us(B.ts)) <= {join_runner.RANGE_S * 1_000_000}"
+    counted = []
+    for name, items in join_runner.QUERIES.items():
+        expected = duck.sql(f"SELECT {items} FROM A, B WHERE A.id = B.id AND {near}").fetchall()
+        table = pq.read_table(tmp_path / "out" / name)
+        assert sorted(zip(*table.to_pydict().values(), strict=True)) == sorted(expected)
+        counted.append(len(expected))
+    assert [int(n) for n in (tmp_path / "stdout").read_text().split()] == counted
 
 
 def _start_and_kill(runner: str, folder: Path, query: str, results: int, then_s: float) -> None:

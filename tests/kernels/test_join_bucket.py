@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.errors import PenstockError
+from penstock.kernels import join_bucket
 from penstock.kernels.columns import INT64_MAX
 from penstock.kernels.join_bucket import SLOTS, TIME, Combinations, JoinBucket, Windows
 from penstock.kernels.tuple_store import TupleStore
@@ -96,6 +99,32 @@ def test_what_was_loaded_is_found_by_what_comes_and_what_expired_is_not() -> Non
     added = bucket.add(0, batch_of([(5, 61, [1], 5)], pa.int64()), windows)
     found = [piece.combinations for piece in added]
     assert found_in(found) == [((5, 4), [1])]
+
+
+def test_combinations_of_a_tuple_come_together_wherever_pieces_end() -> None:
+    pieces = [[[0, 5], [0, 6]], [[1, 5], [1, 6]], [[1, 7], [2, 5]], [[2, 6], [2, 7]]]
+    found = join_bucket._whole_rows((np.array(p) for p in pieces), 0, most=3)
+    assert [(rows.tolist(), last) for rows, last in found] == [
+        ([[0, 5], [0, 6]], 1),
+        ([[1, 5], [1, 6], [1, 7]], 2),
+        ([[2, 5], [2, 6], [2, 7]], None),
+    ]
+    with pytest.raises(PenstockError, match="more than 1 combinations"):
+        list(join_bucket._whole_rows((np.array(p) for p in pieces), 0, most=1))
+
+
+def test_a_bucket_that_holds_mostly_dead_tuples_is_wasteful(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(join_bucket, "_MUCH", 10)
+    windows = Windows(np.array([1]), np.array([[100, 100]]))
+    bucket = JoinBucket([schema(pa.int64())] * 2)
+    bucket.load(0, batch_of([(0, 10**9, [1], 0)], pa.int64()), windows)  # far ahead
+    for n in range(1, 20):
+        bucket.load(0, batch_of([(n, n, [1], n)], pa.int64()), windows)
+    assert not bucket.wasteful
+    bucket.expire(np.array([100, 100]))
+    assert bucket.wasteful
 
 
 def test_a_store_keeps_few_batches_and_forgets_from_the_front() -> None:

@@ -46,7 +46,10 @@ def arrivals(batch: list[tuple[int, Tuple]], key_only: bool, closed_us: int) -> 
         if not key_only:
             columns["id"] = [m[0] for m in mine]
         rows = pa.RecordBatch.from_pydict(columns, schema(key_only))
-        found.append(Arrived(input_, 1, closed_us, to_ipc(rows)))
+        found += [  # as from several tasks
+            Arrived(input_, 1, closed_us, to_ipc(rows.slice(begin, 2)))
+            for begin in range(0, len(mine), 2)
+        ]
     return found
 
 
@@ -136,7 +139,13 @@ def test_every_result_once(data: st.DataObject, streams: int, key_only: bool, pr
         arrived = arrivals(batch, key_only, closed_us)
         in_round = data.draw(st.booleans())
         failed = [
-            bucket.turn(arrived, in_round, data.draw(st.sampled_from(workers)), most_bytes, False)
+            bucket.turn(
+                data.draw(st.permutations(arrived)),
+                in_round,
+                data.draw(st.sampled_from(workers)),
+                most_bytes,
+                commit=False,
+            )
             for _ in range(data.draw(st.integers(0, 2)))
         ]
         results = bucket.turn(arrived, in_round, data.draw(st.sampled_from(workers)), most_bytes)
@@ -169,13 +178,25 @@ def test_many_small_chunks_become_few() -> None:
     warm = WarmTables()
     bucket = Bucket(2, key_only=False)
     for n in range(400):
-        found = bucket.turn(arrivals([(n, (n % 2, n // 2, 1))], False, 0), False, warm)
+        more = [(1000 + i, (n % 2, 1000 * n + i, 1)) for i in range(500 * (n % 3))]  # of any size
+        tuples = [(n, (n % 2, n // 2, 1)), *more]
+        found = bucket.turn(arrivals(tuples, False, 0), False, warm)
         assert len(found) == n % 2
     assert len(bucket.book.chunks) < 4 * 2 * books._MERGED
-    assert sum(c.rows for c in bucket.book.chunks) == 400
+    assert sum(c.rows for c in bucket.book.chunks) > 400
     again = WarmTables()  # another worker
     found = bucket.turn(arrivals([(400, (0, 3, 2))], False, 0), False, again)
     assert found == [(400, 7)]
+
+
+def test_what_waits_has_its_turn_even_if_inputs_never_pause() -> None:
+    warm = WarmTables(most_bytes=0)
+    bucket = Bucket(2, key_only=False)
+    found = []
+    for n in range(600):
+        found += bucket.turn(arrivals([(n, (n % 2, n // 2, 1))], False, 0), False, warm)
+        assert bucket.book.waiting < 200
+    assert len(found) > 100
 
 
 def test_one_tuple_with_too_many_partners_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

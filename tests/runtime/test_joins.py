@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -103,7 +104,9 @@ def test_what_has_no_room_is_joined_when_the_inputs_pause(
         assert "selectivities 1, 1:" in text
         assert "at selectivity 1 (seen)" in text
         assert "state     120 tuples" in text
-        assert "(16 flushes)" in text or "flushed 1" in text
+        flushes = re.search(r"flushed (\d+) of \d+ buckets \((\d+) flushes\)", text)
+        assert flushes is not None
+        assert int(flushes[2]) > 0
         assert "disorder  A, " in text
     with quick_engine(spark, tmp_path / "w") as engine:
         a, b = streams(engine, tmp_path)

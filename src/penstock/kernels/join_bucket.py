@@ -21,7 +21,9 @@ from penstock.kernels.join_table import JoinTable
 from penstock.kernels.tuple_store import TupleStore
 
 TIME, SLOTS = "__ts", "__slots"
-MOST_OF_ONE = 1 << 23  # combinations that one tuple may complete
+MOST_OF_ONE = 1 << 23  # combinations that one tuple may complete, if they are small
+_MOST_BYTES = 2**30  # of these combinations
+_MUCH = 1 << 16  # tuples
 
 
 def key_name(number: int) -> str:
@@ -93,7 +95,7 @@ class JoinBucket:
         self._stores[input_].append(batch)
         streams, hashes, known, times_us, exact = self._arrivals(input_, batch)
         found = self._table.add(streams, hashes, known, times_us, windows.longest_us)
-        for numbers, last in _whole_rows(found, input_):
+        for numbers, last in _whole_rows(found, input_, self._most_of_one()):
             members = [
                 store.take(np.ascontiguousarray(numbers[:, i]))
                 for i, store in enumerate(self._stores)
@@ -101,6 +103,16 @@ class JoinBucket:
             combinations = _wanted(members if exact else self._equal(members), windows)
             if len(combinations):
                 yield Found(combinations, batch.num_rows if last is None else last - first)
+
+    def _most_of_one(self) -> int:
+        size = sum(store.nbytes // max(1, store.held) for store in self._stores)
+        return max(1, min(MOST_OF_ONE, _MOST_BYTES // max(1, size)))
+
+    @property
+    def wasteful(self) -> bool:
+        """Whether most of the tuples are dead; one with a time far ahead keeps those after it."""
+        held = sum(store.held for store in self._stores)
+        return held > 4 * int(self._table.live.sum()) + _MUCH
 
     def expire(self, limits_us: Ints) -> None:
         """Forget tuples with times below their input's limit."""
@@ -122,28 +134,33 @@ class JoinBucket:
         return members if same.all() else [m.filter(pa.array(same)) for m in members]
 
 
-def too_many() -> PenstockError:
+def too_many(most: int) -> PenstockError:
     return PenstockError(
-        f"one tuple completes more than {MOST_OF_ONE:,} combinations",
-        "shorten the RANGE of its partners, or add conditions on them",
+        f"one tuple of a join completes more than {most:,} combinations",
+        "DROP the query, then register it with a shorter RANGE or conditions on its partners",
     )
 
 
-def _whole_rows(pieces: Iterator[Ints], input_: int) -> Iterator[tuple[Ints, int | None]]:
+def _whole_rows(
+    pieces: Iterator[Ints], input_: int, most: int
+) -> Iterator[tuple[Ints, int | None]]:
     """Combinations cut so that all those of an arriving tuple come together.
 
     With each the number of the tuple whose combinations are not all there yet; None at the end.
     """
     waiting = list[Ints]()
     for piece in pieces:
-        last = int(piece[-1, input_])
+        first, last = int(piece[0, input_]), int(piece[-1, input_])
+        if waiting and waiting[-1][-1, input_] != first:
+            yield np.concatenate(waiting), first
+            waiting = []
         cut = int(np.searchsorted(piece[:, input_], last))
         if cut:
             yield np.concatenate([*waiting, piece[:cut]]), last
             waiting = []
         waiting.append(piece[cut:])
-        if sum(len(w) for w in waiting) > MOST_OF_ONE:
-            raise too_many()
+        if sum(len(w) for w in waiting) > most:
+            raise too_many(most)
     if waiting:
         yield np.concatenate(waiting), None
 

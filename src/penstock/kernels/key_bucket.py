@@ -55,6 +55,10 @@ class KeyBucket:
     def nbytes(self) -> int:
         return sum(table.nbytes for table in self.tables)
 
+    @property
+    def wasteful(self) -> bool:
+        return False
+
     def load(self, input_: int, batch: pa.RecordBatch, windows: Windows) -> None:
         """Take in tuples whose combinations with those before them are known already."""
         self._count(input_, batch, windows)
@@ -66,7 +70,7 @@ class KeyBucket:
         """
         rows, slots, counts = self._count(input_, batch, windows)
         if (counts > MOST_OF_ONE).any():
-            raise too_many()
+            raise too_many(MOST_OF_ONE)
         through = np.cumsum(counts)
         begin = 0
         while begin < rows.size:

@@ -23,6 +23,11 @@ class TupleStore:
     def nbytes(self) -> int:
         return sum(batch.nbytes for batch in self._batches)
 
+    @property
+    def held(self) -> int:
+        """Tuples that are here, forgotten ones among them."""
+        return self.count - self._first
+
     def append(self, batch: pa.RecordBatch) -> None:
         self.count += batch.num_rows
         merged = [batch.select(self._schema.names)]

@@ -28,6 +28,7 @@ def keep_memory() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["pyspark.worker"]:
+        import penstock.runtime.joining.worker
         import penstock.runtime.sources.reading
         import penstock.runtime.stage  # noqa: F401
     keep_memory()

@@ -117,14 +117,13 @@ class InputReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """As many tasks as the input with the most parts has: a task costs more than it reads."""
-        if end["round"] > start["round"]:
-            return [InputPartition(None)]
         tasks: dict[int, list[tuple[int, InputPartition]]] = {}
         for number, reader in enumerate(self._readers):
             parts = reader.partitions(start["epochs"][number], end["epochs"][number])
             for task, part in enumerate(parts):
                 tasks.setdefault(task, []).append((number, part))
-        return [InputPartition(task) for task in tasks.values()]
+        rounds = [InputPartition(None)] if end["round"] > start["round"] else []
+        return [*rounds, *(InputPartition(task) for task in tasks.values())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:

@@ -185,14 +185,13 @@ class EpochKeeper:
                 return start
             body = {**done, "pieces": []} if work is None else work.body
             items = [] if work is None else work.consumed
-            self._decide(state, last, start + 1, body, items)
+            self._decide(state, start + 1, body, items)
             state.consumed.update(items)
             return start + 1
 
     def _decide(
         self,
         state: RingEpochs,
-        last: EpochRow | None,
         number: int,
         body: dict[str, Any],
         items: list[str],
@@ -203,10 +202,10 @@ class EpochKeeper:
             version = self._registry.version
             if state.last_version is not None:
                 version = min(version, state.last_version)
-            owner, input_ = owner_of(state.ring)
+            owner, _ = owner_of(state.ring)
             event_us = max(s.disorder.event_us for s in state.siblings or [state])
-            if event_us != UNKNOWN_US and state.closes and not input_:
-                since = 0 if last is None else last.version
+            if event_us != UNKNOWN_US and state.closes:
+                since = max((epoch.version for epoch in self._last_epochs(state)), default=0)
                 self._registry.start_after(owner, since, version, event_us + 1)
             work = json.dumps({**body, "trust_us": self._trust_us(state)})
             row = EpochRow(
@@ -230,7 +229,7 @@ class EpochKeeper:
             if row is None:
                 if state.eager:  # nobody else asks for a punctuation there
                     self._next_punctuation(state, idle=False)
-                row = self._decide(state, self._registry.last_epoch(ring), number, {}, [])
+                row = self._decide(state, number, {}, [])
             sources = state.disorder.schedules() if state.disorder.rules.per else None
         work = json.loads(row.work)
         return {
@@ -272,7 +271,8 @@ class EpochKeeper:
             return disorder.punctuation_us
         range_us, slide_us = self._windows(state)
         if state.flushing and idle:
-            disorder.hold_at(disorder.end(range_us))
+            every = state.siblings or [state]
+            disorder.hold_at(max(s.disorder.end(self._windows(s)[0]) for s in every))
         elif not state.hold:
             disorder.decide(self._clock_us(), range_us, slide_us)
         return disorder.punctuation_us

@@ -275,7 +275,7 @@ class RingManager:
             ring.start(*start)
         else:
             try:
-                ring.renew(*start, lambda: self._epochs.forget_reports(ring.id))
+                ring.renew(*start, lambda: self._forget_reports(ring))
             except Exception as error:
                 if not ring.active:
                     raise
@@ -283,6 +283,10 @@ class RingManager:
                 return
         with self.guard:
             self._generations.started(ring)
+
+    def _forget_reports(self, ring: Ring) -> None:
+        for part in ring.parts:
+            self._epochs.forget_reports(part)
 
     def _refuse_waiting(self, ring: Ring, error: str) -> None:
         """The ring goes on as it was; queries that waited for another plan are told why not."""

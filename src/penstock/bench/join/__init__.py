@@ -1,13 +1,14 @@
 """The m-way join on a bit-vector hash table, against MJoin and a chain of symmetric hash joins.
 
-Experiments 1 to 3 are those of Kwon, Kim, Lee, Kim, on the kernels (`experiments`).
+Experiments 1 to 3 are those of Kwon, Kim, Lee, Kim, on the kernels (`experiments`); then follow
+the same joins on Spark, beside chains of its own (`on_spark`).
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,17 @@ QUICK = Sizes(keys=200_000, runs=8, few_keys=10_000)
 
 
 def measure(quick: bool) -> Report:
-    return contend(QUICK if quick else FULL, quick, machine())
+    from penstock.bench.join import on_spark
+
+    report = contend(QUICK if quick else FULL, quick, machine())
+    rows, summary, agrees = on_spark.measure(quick)
+    agrees = agrees and report.agrees
+    return replace(
+        report,
+        rows=[*report.rows, *({"experiment": "4 on Spark", **row} for row in rows)],
+        summary=report.summary | summary | {"results_equal": agrees},
+        agrees=agrees,
+    )
 
 
 def contend(sizes: Sizes, quick: bool, on: dict[str, Any]) -> Report:

@@ -13,15 +13,16 @@ again, in a worker with more or less memory, has the same results.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 
 from penstock.kernels.columns import INT64_MAX, INT64_MIN
 
 _REMEMBERED = 16  # micro-batches
-_MERGED = 16  # chunks of about the same size
-_LARGE = 2**24  # bytes of a chunk that is left alone
+_MERGED = 16  # chunks
+_SIZES = [2**power for power in range(12, 25, 4)]  # bytes; larger chunks are left alone
+_LONGEST_WAIT = 64  # chunks of each input
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,11 @@ class Book:
         number, row = self.todo
         return sum(chunk.rows for chunk in self.chunks if chunk.number >= number) - row
 
+    @property
+    def overdue(self) -> bool:
+        """Whether tuples wait that should not wait for a pause any longer."""
+        return self.next - self.todo[0] > _LONGEST_WAIT * len(self.limits_us)
+
     def add(self, input_: int, rows: int, nbytes: int, latest_us: int) -> Chunk:
         chunk = Chunk(self.next, input_, rows, nbytes, latest_us)
         self.chunks.append(chunk)
@@ -108,18 +114,18 @@ class Book:
         return dead
 
     def mergeable(self) -> list[Chunk]:
-        """Neighbours of one input and about the same size, that one chunk may replace.
+        """Neighbours of one input, none larger than a size, that one chunk may replace.
 
         So a tuple is written again once for each time that the state grows sixteenfold.
         """
         if self.waiting:
             return []
         for input_ in range(len(self.limits_us)):
-            small = [c for c in self.chunks if c.input == input_ and c.nbytes < _LARGE]
-            for _, group in groupby(small, lambda c: c.nbytes.bit_length() // 4):
-                chunks = list(group)
-                if len(chunks) >= _MERGED:
-                    return chunks[:_MERGED]
+            chunks = [c for c in self.chunks if c.input == input_]
+            for most in _SIZES:
+                for neighbours in _runs(chunks, most):
+                    if len(neighbours) >= _MERGED:
+                        return neighbours[:_MERGED]
         return []
 
     def merge(self, chunks: list[Chunk], rows: int, nbytes: int) -> Chunk:
@@ -141,3 +147,10 @@ class Book:
     def sign(self, token: str) -> None:
         """The state is complete: from here on it is known by this token."""
         self.signed = [*self.signed, (token, self.next)][-_REMEMBERED:]
+
+
+def _runs(chunks: Sequence[Chunk], most_bytes: int) -> Iterator[list[Chunk]]:
+    """Neighbours that are not larger than a size."""
+    for small, group in groupby(chunks, lambda chunk: chunk.nbytes <= most_bytes):
+        if small:
+            yield list(group)

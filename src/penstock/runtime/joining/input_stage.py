@@ -23,7 +23,7 @@ BUCKETS = 16  # for the life of a ring: they are the keys of its state
 BUCKET, INPUT, VERSION, PUNCTUATION = "__bucket", "__input", "__version", "__punctuation"
 INPUT_ROWS = f"{BUCKET} int, {INPUT} int, {VERSION} bigint, {PUNCTUATION} bigint, {PACKED} binary"
 ROUND = -1  # in place of an input: no tuples, but those that wait have their turn
-_MOST_ROWS = 1_000_000  # that wait to be packed
+_MOST_ROWS, _MOST_BYTES = 1_000_000, 2**28  # that wait to be packed
 
 
 @dataclass(slots=True)
@@ -47,7 +47,8 @@ class InputStage(Stage):
         # a dataclass with slots is another class than the one that a bare super() knows
         for tuples in super(InputStage, self).run(batches, epoch, report, reread):
             waiting.append(tuples)
-            if sum(t.num_rows for t in waiting) >= _MOST_ROWS:
+            rows, nbytes = (sum(sizes) for sizes in zip(*map(_size, waiting), strict=True))
+            if rows >= _MOST_ROWS or nbytes >= _MOST_BYTES:
                 yield from self._packed(waiting, epoch)
                 waiting = []
         yield from self._packed(waiting, epoch)
@@ -64,7 +65,7 @@ class InputStage(Stage):
         matches = self._select(batch, epoch, report)
         rows = np.repeat(np.arange(batch.num_rows), np.diff(matches.offsets))
         time_us, range_us = ts_us[rows], self._ranges_us()[matches.slots]
-        reach_us = np.where(range_us > INT64_MAX - time_us, INT64_MAX, time_us + range_us)
+        reach_us = np.where(time_us > INT64_MAX - range_us, INT64_MAX, time_us + range_us)
         is_late = timed[rows] & (time_us < closed_us)
         is_lost = is_late & (reach_us < closed_us)
         late = LatePairs(
@@ -120,7 +121,7 @@ class InputStage(Stage):
         """A row for each bucket that has tuples; NULL keys join nothing."""
         if not any(batch.num_rows for batch in waiting):
             return
-        tuples = pa.Table.from_batches(waiting).combine_chunks().to_batches()[0]
+        [tuples] = pa.Table.from_batches(waiting).combine_chunks().to_batches()
         names = [key_name(n) for n in range(len(self.composition.keys))]
         keys = join_keys([tuples.column(name) for name in names])
         if not keys.known.all():
@@ -137,6 +138,10 @@ class InputStage(Stage):
             epoch["punctuation_us"],
             pa.array(blobs, pa.binary()),
         )
+
+
+def _size(batch: pa.RecordBatch) -> tuple[int, int]:
+    return batch.num_rows, batch.nbytes
 
 
 def round_rows() -> pa.RecordBatch:

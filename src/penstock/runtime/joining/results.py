@@ -13,10 +13,8 @@ from penstock.kernels.join_bucket import Combinations
 from penstock.language.render import quote_name
 from penstock.plan.catalog import Stream
 from penstock.plan.specs import Composition, SlotSpec, joined_name
-from penstock.runtime.config import SHIFT_US
 from penstock.runtime.joining.shape import chunk_columns
-
-_END = pa.timestamp("us", tz="UTC")
+from penstock.runtime.joining.windows import window_rows
 
 
 def copied_columns(composition: Composition) -> tuple[str, ...] | None:
@@ -60,39 +58,23 @@ class Results:
         offsets = combinations.slots.offsets.to_numpy()
         row = np.repeat(np.arange(len(combinations)), np.diff(offsets))
         slot = combinations.slots.values.to_numpy().astype(np.int64)
-        times_us = combinations.times_us()
-        first, count, range_us, slide_us = self._ends(slot, times_us[row])
-        pair = np.repeat(np.arange(row.size), count)
-        step = np.arange(pair.size) - np.repeat(np.cumsum(count) - count, count)
-        end_us = first[pair] + step * slide_us[pair]
+        times_us = combinations.times_us()[row]
+        until_us = self._until(slot, times_us)
+        pair, own = window_rows(slot, times_us.max(axis=1), until_us, self.slots)
         taken = pa.array(row[pair])
-        return _batch(
-            {
-                "__slot": pa.array(slot[pair]),
-                "__range_us": pa.array(range_us[pair]),
-                "__end": pa.array(end_us + SHIFT_US).cast(_END),
-                **{name: column.take(taken) for name, column in rows.items()},
-            }
-        )
+        return _batch(own | {name: column.take(taken) for name, column in rows.items()})
 
-    def _ends(self, slot: Ints, times_us: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-        """The first window end after all times, how many there are, range and slide."""
+    def _until(self, slot: Ints, times_us: Ints) -> Ints:
+        """The least time + RANGE."""
         known, inverse = np.unique(slot, return_inverse=True)
-        specs = [self.slots[int(s)] for s in known]
-        windows = [s.window for s in specs if s.window is not None]
-        range_us = np.array([w.range_us for w in windows], np.int64)[inverse]
-        slide_us = np.array([w.slide_us for w in windows], np.int64)[inverse]
-        ranges = [[i.window.range_us if i.window else INT64_MAX for i in s.inputs] for s in specs]
-        each = np.array(ranges, np.int64)[inverse]
-        lasts = np.where(
-            each == INT64_MAX, INT64_MAX, times_us + np.where(each == INT64_MAX, 0, each)
+        inputs = [self.slots[int(s)].inputs for s in known]
+        ranges = [[i.window.range_us if i.window else INT64_MAX for i in each] for each in inputs]
+        range_us = np.array(ranges, np.int64).reshape(known.size, -1)[inverse]
+        endless = range_us == INT64_MAX
+        until: Ints = np.where(endless, INT64_MAX, times_us + np.where(endless, 0, range_us)).min(
+            axis=1
         )
-        first = (times_us.max(axis=1) // slide_us + 1) * slide_us
-        from_us = np.array([-(2**62) if s.from_us is None else s.from_us for s in specs])[inverse]
-        begin = from_us + range_us  # windows that start before `from_us` are not reported
-        first = np.maximum(first, -(-begin // slide_us) * slide_us)
-        count = np.maximum(0, (lasts.min(axis=1) - first) // slide_us + 1)
-        return first, count, range_us, slide_us
+        return until
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -2,7 +2,7 @@
 
 They are copies: whatever is not here is made again from the bucket's state. Over the budget, some
 are doomed: they serve once more, in their next micro-batch, whose state then says that the bucket
-is flushed. So a worker has more than its budget for one micro-batch at most.
+is flushed. Until then a worker has more than its budget.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Arriving tuples always become chunks of the state. They are joined at once, unless the bucket was
 flushed: then they wait for a round, in which its tables are made again from the state. A turn that
-has found as many results as a micro-batch should carry leaves the rest to rounds too.
+has found as many results as a micro-batch should carry leaves the rest to rounds too. Where inputs
+never pause, what waits has its turn after a number of micro-batches.
 
 Results are a function of the state before and of what arrived. What a worker has in memory decides
 only what a turn costs, and whether the bucket is flushed for the turns after it.
@@ -82,7 +83,7 @@ class Turn:
         self._keep(arrived)
         if not book.waiting:
             self._give_back(warm)
-        elif in_round or self.prompt or not book.flushed:
+        elif in_round or self.prompt or not book.flushed or book.overdue:
             # tables of a time before others had to wait may lack what those can meet
             bucket = self._tables(None if behind else warm, windows)
             if not behind:
@@ -120,7 +121,8 @@ class Turn:
     def _keep(self, arrived: Sequence[Arrived]) -> None:
         """Make chunks of what arrived."""
         for input_ in sorted({a.input for a in arrived}):
-            tuples, blob = _together([a.blob for a in arrived if a.input == input_])
+            # a shuffle has no order, and results must not depend on one
+            tuples, blob = _together(sorted(a.blob for a in arrived if a.input == input_))
             latest_us = int(tuples.column(TIME).to_numpy().max())
             chunk = self.book.add(input_, tuples.num_rows, len(blob), latest_us)
             self.chunks.put(chunk.number, blob)
@@ -130,7 +132,7 @@ class Turn:
         """The tables of all tuples that are joined."""
         since = None if warm is None else self.book.known_by(warm.token)
         if warm is None or since is None:
-            bucket, since = _new_bucket(self.schemas), 0
+            bucket, since = self._new_bucket(), 0
         else:
             bucket = warm.bucket
         number, row = self.book.todo
@@ -165,8 +167,7 @@ class Turn:
         if self.prompt:
             raise PenstockError(
                 f"windows over a join get more than {most_bytes:,} bytes of combinations at once",
-                "let a micro-batch read less (max_rows_per_batch), shorten RANGEs, or add"
-                " conditions",
+                "DROP the query, then register it with shorter RANGEs or more conditions",
             )
         self.book.flush()
 
@@ -187,6 +188,8 @@ class Turn:
     def _stay_or_go(self, bucket: JoinBucket | KeyBucket, doomed: bool) -> None:
         """Leave tables for the next turn if there is room; else flush the bucket."""
         book = self.book
+        if bucket.wasteful:  # made again from the state it is smaller
+            return
         if not doomed and (not book.flushed or bucket.nbytes <= self.warm.room):
             token = secrets.token_hex(8)
             if self.warm.put(self.place, token, bucket):
@@ -195,9 +198,14 @@ class Turn:
                 return
         book.flush()
 
+    def _new_bucket(self) -> JoinBucket | KeyBucket:
+        """Windows need the times of combinations, which are not counted."""
+        counts = counts_suffice(self.schemas) and not self.prompt
+        return KeyBucket(len(self.schemas)) if counts else JoinBucket(self.schemas)
+
     def _give_back(self, warm: Warm | None) -> None:
         """Nothing came and nothing waited: the tables are what they were."""
-        if warm is not None:
+        if warm is not None and not warm.doomed:
             self.warm.kept[self.place] = warm
             self._bucket = warm.bucket
 
@@ -206,14 +214,10 @@ class Turn:
         return from_ipc(self.chunks.get(chunk.number)) if fresh is None else fresh
 
 
-def _new_bucket(schemas: list[pa.Schema]) -> JoinBucket | KeyBucket:
-    return KeyBucket(len(schemas)) if counts_suffice(schemas) else JoinBucket(schemas)
-
-
 def _together(blobs: list[bytes]) -> tuple[pa.RecordBatch, bytes]:
     """Tuples of one input, and the blob that keeps them."""
     batches = [from_ipc(blob) for blob in blobs]
     if len(batches) == 1:
         return batches[0], blobs[0]
-    whole = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+    [whole] = pa.Table.from_batches(batches).combine_chunks().to_batches()
     return whole, to_ipc(whole)
