@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -31,6 +32,15 @@ def address() -> Iterator[Address]:
 def test_a_call_carries_a_message_and_binary_parts(address: Address) -> None:
     answer = ask(address, "echo", {"ring": "ä", "n": 2**62}, [b"\x00\n{}", b""])
     assert answer == {"message": {"ring": "ä", "n": 2**62}, "parts": ["000a7b7d", ""]}
+
+
+def test_an_answer_does_not_wait_for_the_next_packet(address: Address) -> None:
+    took = []
+    for _ in range(10):
+        begin = time.perf_counter()
+        ask(address, "echo", {})
+        took.append(time.perf_counter() - begin)
+    assert min(took[1:]) < 0.02  # of a delayed acknowledgement: 0.04
 
 
 def test_the_service_listens_on_loopback_only(address: Address) -> None:
