@@ -62,6 +62,8 @@ class Case:
 
 CASES = [
     Case("x.v AS a, y.v AS b", (("A", "x", 10), ("B", "y", 10)), "x.id = y.id"),
+    # shares the ring of the first, with ranges and a condition of its own
+    Case("x.v AS a, y.v AS b", (("A", "x", 3), ("B", "y", 25)), "x.id = y.id AND y.v < 50"),
     Case(
         "x.id AS i, x.v AS a, y.name AS n, z.v AS c",
         (("A", "x", 20), ("B", "y", 5), ("C", "z", 60)),

@@ -24,8 +24,9 @@ def analyze(engine: Engine, name: str) -> str:
     rings = {ring["ring"]: ring for ring in metrics["rings"]}
     ring = rings.get(status.ring, {})
     lines = [query.explain(), seen_line(status, ring), *order_lines(ring), *join_lines(ring)]
-    for name, disorder in _judged(metrics, status.ring):
-        lines += disorder_lines(disorder, f"{name}, " if ring.get("join") else "")
+    judged = _judged(metrics, status.ring)
+    for name, disorder in judged:
+        lines += disorder_lines(disorder, f"{name}, " if len(judged) > 1 else "")
     return "\n".join(lines)
 
 

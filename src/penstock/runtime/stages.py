@@ -7,7 +7,7 @@ from functools import partial
 from penstock.plan.codec import composition_from, stream_from
 from penstock.runtime.config import StageConfig, owner_of
 from penstock.runtime.joining.chain_stage import ChainStage
-from penstock.runtime.joining.input_stage import InputStage
+from penstock.runtime.joining.input_stage import PackedStage
 from penstock.runtime.stage import Stage
 from penstock.runtime.versions import at_version
 
@@ -24,7 +24,7 @@ def _new_stage(config: StageConfig) -> Stage:
     _, number = owner_of(config.ring)
     if number is None:
         return Stage.of(composition, stream)
-    kind = InputStage if composition.keys else ChainStage
+    kind = PackedStage if composition.keys else ChainStage
     stage = kind.of(composition, stream)
     stage.number = number
     return stage

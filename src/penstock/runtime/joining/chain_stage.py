@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +12,7 @@ from penstock.plan.catalog import Stream
 from penstock.plan.specs import Composition
 from penstock.runtime.config import SHIFT_US
 from penstock.runtime.joining.input_stage import InputStage
-from penstock.runtime.stage import END, Reread, Stage, TaskReport
+from penstock.runtime.stage import END
 from penstock.schema import Field, Schema
 
 # Of a tuple or a combination: the slots that want it; its time as Spark is told; its latest event
@@ -38,15 +36,6 @@ class ChainStage(InputStage):
     Spark drops what lies at or below its watermark, which is never above the punctuation: the time
     that it is told lies above for all tuples, late ones too.
     """
-
-    def run(
-        self,
-        batches: Iterator[pa.RecordBatch],
-        epoch: dict[str, Any],
-        report: TaskReport,
-        reread: Reread | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        return Stage.run(self, batches, epoch, report, reread)
 
     def _chunk(
         self, batch: pa.RecordBatch, ts_us: Ints, rows: Ints, positions: Ints, closed_us: int

@@ -28,30 +28,13 @@ _MOST_ROWS, _MOST_BYTES = 1_000_000, 2**28  # that wait to be packed
 
 @dataclass(slots=True)
 class InputStage(Stage):
-    """Ships (bucket, input, registry version, punctuation, tuples).
+    """Tests and selects tuples; those that are left are shipped in one of two ways.
 
     A tuple behind the punctuation is late: partners that came before may be forgotten. It is lost
     if all that it could meet from now on are out of its range.
     """
 
     number: int = 0  # of the input
-
-    def run(
-        self,
-        batches: Iterator[pa.RecordBatch],
-        epoch: dict[str, Any],
-        report: TaskReport,
-        reread: Reread | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        waiting = list[pa.RecordBatch]()
-        # a dataclass with slots is another class than the one that a bare super() knows
-        for tuples in super(InputStage, self).run(batches, epoch, report, reread):
-            waiting.append(tuples)
-            rows, nbytes = (sum(sizes) for sizes in zip(*map(_size, waiting), strict=True))
-            if rows >= _MOST_ROWS or nbytes >= _MOST_BYTES:
-                yield from self._packed(waiting, epoch)
-                waiting = []
-        yield from self._packed(waiting, epoch)
 
     def _rows(
         self, batch: pa.RecordBatch, epoch: dict[str, Any], report: TaskReport
@@ -94,6 +77,34 @@ class InputStage(Stage):
         offsets = pa.array(np.append(starts, rows.size).astype(np.int32))
         slots = self.selection.slot_numbers.astype(np.int32)[positions]
         return kept, pa.ListArray.from_arrays(offsets, pa.array(slots))
+
+    def _chunk(
+        self, batch: pa.RecordBatch, ts_us: Ints, rows: Ints, positions: Ints, closed_us: int
+    ) -> pa.RecordBatch:
+        """The tuples of these rows as they are shipped, with their slots."""
+        raise NotImplementedError
+
+
+@dataclass(slots=True)
+class PackedStage(InputStage):
+    """Ships (bucket, input, registry version, punctuation, tuples)."""
+
+    def run(
+        self,
+        batches: Iterator[pa.RecordBatch],
+        epoch: dict[str, Any],
+        report: TaskReport,
+        reread: Reread | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        waiting = list[pa.RecordBatch]()
+        # a dataclass with slots is another class than the one that a bare super() knows
+        for tuples in super(PackedStage, self).run(batches, epoch, report, reread):
+            waiting.append(tuples)
+            rows, nbytes = (sum(sizes) for sizes in zip(*map(_size, waiting), strict=True))
+            if rows >= _MOST_ROWS or nbytes >= _MOST_BYTES:
+                yield from self._packed(waiting, epoch)
+                waiting = []
+        yield from self._packed(waiting, epoch)
 
     def _chunk(
         self, batch: pa.RecordBatch, ts_us: Ints, rows: Ints, positions: Ints, closed_us: int

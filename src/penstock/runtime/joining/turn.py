@@ -85,7 +85,7 @@ class Turn:
             self._give_back(warm)
         elif in_round or self.prompt or not book.flushed or book.overdue:
             # tables of a time before others had to wait may lack what those can meet
-            bucket = self._tables(None if behind else warm, windows)
+            bucket = self._tables(None if behind else warm, behind, windows)
             if not behind:
                 bucket.expire(np.array(book.limits_us))
             yield from self._joined(bucket, windows, pack)
@@ -122,14 +122,16 @@ class Turn:
         """Make chunks of what arrived."""
         for input_ in sorted({a.input for a in arrived}):
             # a shuffle has no order, and results must not depend on one
-            tuples, blob = _together(sorted(a.blob for a in arrived if a.input == input_))
+            blobs = sorted(a.blob for a in arrived if a.input == input_)
+            tuples = _together([from_ipc(blob) for blob in blobs])
+            blob = blobs[0] if len(blobs) == 1 else to_ipc(tuples)
             latest_us = int(tuples.column(TIME).to_numpy().max())
             chunk = self.book.add(input_, tuples.num_rows, len(blob), latest_us)
             self.chunks.put(chunk.number, blob)
             self._fresh[chunk.number] = tuples
 
-    def _tables(self, warm: Warm | None, windows: Windows) -> JoinBucket | KeyBucket:
-        """The tables of all tuples that are joined."""
+    def _tables(self, warm: Warm | None, behind: bool, windows: Windows) -> JoinBucket | KeyBucket:
+        """The tables of all tuples that are joined, and may meet others."""
         since = None if warm is None else self.book.known_by(warm.token)
         if warm is None or since is None:
             bucket, since = self._new_bucket(), 0
@@ -138,9 +140,9 @@ class Turn:
         number, row = self.book.todo
         for chunk in self.book.split(since)[0]:
             tuples = self._read(chunk)
-            bucket.load(
-                chunk.input, tuples.slice(0, row) if chunk.number == number else tuples, windows
-            )
+            if chunk.number == number:
+                tuples = tuples.slice(0, row)
+            bucket.load(chunk.input, tuples if behind else self._living(chunk, tuples), windows)
         return bucket
 
     def _joined(
@@ -174,9 +176,7 @@ class Turn:
     def _merge(self) -> None:
         """Make one chunk of many small ones, so that the book stays short."""
         while chunks := self.book.mergeable():
-            limit_us = self.book.limits_us[chunks[0].input]
-            whole = pa.Table.from_batches([self._read(chunk) for chunk in chunks])
-            living = whole.filter(pc.field(TIME) >= limit_us).combine_chunks().to_batches()[0]
+            living = _together([self._living(chunk, self._read(chunk)) for chunk in chunks])
             blob = to_ipc(living)
             merged = self.book.merge(chunks, living.num_rows, len(blob))
             for chunk in chunks:
@@ -209,15 +209,14 @@ class Turn:
             self.warm.kept[self.place] = warm
             self._bucket = warm.bucket
 
+    def _living(self, chunk: Chunk, tuples: pa.RecordBatch) -> pa.RecordBatch:
+        return tuples.filter(pc.field(TIME) >= self.book.limits_us[chunk.input])
+
     def _read(self, chunk: Chunk) -> pa.RecordBatch:
         fresh = self._fresh.get(chunk.number)
         return from_ipc(self.chunks.get(chunk.number)) if fresh is None else fresh
 
 
-def _together(blobs: list[bytes]) -> tuple[pa.RecordBatch, bytes]:
-    """Tuples of one input, and the blob that keeps them."""
-    batches = [from_ipc(blob) for blob in blobs]
-    if len(batches) == 1:
-        return batches[0], blobs[0]
+def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     [whole] = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return whole, to_ipc(whole)
+    return whole
