@@ -37,9 +37,13 @@ class TupleStore:
         self._batches += whole.to_batches()
 
     def drop_before(self, number: int) -> None:
-        """Forget batches all of whose tuples have lower numbers."""
-        while self._batches and self._first + self._batches[0].num_rows <= number:
-            self._first += self._batches.pop(0).num_rows
+        """Forget tuples with lower numbers; the memory of a batch goes when it is merged or empty."""
+        while self._batches and self._first < number:
+            dead = min(number - self._first, self._batches[0].num_rows)
+            self._first += dead
+            self._batches[0] = self._batches[0].slice(dead)
+            if not self._batches[0].num_rows:
+                del self._batches[0]
 
     def take(self, numbers: Ints) -> pa.Table:
         """The tuples of these numbers, in this order."""

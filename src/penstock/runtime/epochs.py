@@ -173,13 +173,16 @@ class EpochKeeper:
         """The epoch to run after `start`; `start` itself if there is nothing to do."""
         state = self._rings[ring]
         assert state.planner is not None
+        before_us = state.punctuation_us
+        for sibling in state.siblings:  # all inputs of a micro-batch are to carry the same
+            with sibling.guard:
+                self._next_punctuation(sibling, idle=False)
         with state.guard:
             if self._registry.epoch(ring, start + 1) is not None:
                 return start + 1
             last = self._registry.last_epoch(ring)
             done = {} if last is None else json.loads(last.work)
             work = state.planner.next_work(done, state.consumed, self._parallelism)
-            before_us = state.punctuation_us
             self._next_punctuation(state, idle=work is None)
             if work is None and (state.eager or state.punctuation_us == before_us):
                 return start

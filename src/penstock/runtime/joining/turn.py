@@ -81,6 +81,9 @@ class Turn:
         if not book.chunks:
             book.flushed = False
         self._keep(arrived)
+        if arrived:
+            punctuation_us = min(a.punctuation_us for a in arrived)
+            book.advance(punctuation_us, windows.longest_us.tolist())
         if not book.waiting:
             self._give_back(warm)
         elif in_round or self.prompt or not book.flushed or book.overdue:
@@ -92,9 +95,6 @@ class Turn:
             if not book.waiting:
                 self._bucket = bucket
                 self._stay_or_go(bucket, warm is not None and warm.doomed)
-        if arrived:
-            punctuation_us = min(a.punctuation_us for a in arrived)
-            book.advance(punctuation_us, windows.longest_us.tolist())
         for dead in book.take_dead():
             self.chunks.remove(dead.number)
         self._merge()
