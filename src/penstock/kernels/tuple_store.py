@@ -37,7 +37,7 @@ class TupleStore:
         self._batches += whole.to_batches()
 
     def drop_before(self, number: int) -> None:
-        """Forget tuples with lower numbers; the memory of a batch goes when it is merged or empty."""
+        """Forget tuples with lower numbers; their memory goes when their batch is merged."""
         while self._batches and self._first < number:
             dead = min(number - self._first, self._batches[0].num_rows)
             self._first += dead

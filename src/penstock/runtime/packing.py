@@ -58,9 +58,11 @@ def unpacked(table: pa.Table) -> pa.Table:
     return pa.concat_tables(pa.ipc.open_stream(blob).read_all() for blob in blobs)
 
 
-def to_ipc(batch: pa.RecordBatch) -> bytes:
+def to_ipc(batch: pa.RecordBatch, compression: str | None = None) -> bytes:
+    """The batch as one blob; compressed where it is moved and stored more than once."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
+    options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
         writer.write_batch(batch)
     return sink.getvalue().to_pybytes()
 

@@ -14,7 +14,7 @@ from penstock.kernels.jit import Ints
 from penstock.kernels.join_bucket import SLOTS, TIME, key_name
 from penstock.kernels.join_keys import bucket_of, join_keys, split_by_bucket
 from penstock.kernels.windows import LatePairs
-from penstock.runtime.joining.shape import chunk_columns
+from penstock.runtime.joining.shape import CODEC, chunk_columns
 from penstock.runtime.packing import PACKED, to_ipc
 from penstock.runtime.stage import Reread, Stage, TaskReport, late_columns, micros, valid
 from penstock.schema import arrow_type
@@ -141,7 +141,8 @@ class PackedStage(InputStage):
         order, offsets = split_by_bucket(buckets, BUCKETS)
         tuples = tuples.take(pa.array(order))
         used = np.flatnonzero(np.diff(offsets))
-        blobs = [to_ipc(tuples.slice(offsets[b], offsets[b + 1] - offsets[b])) for b in used]
+        chunks = (tuples.slice(offsets[b], offsets[b + 1] - offsets[b]) for b in used)
+        blobs = [to_ipc(chunk, CODEC) for chunk in chunks]
         yield _input_rows(
             used,
             self.number,

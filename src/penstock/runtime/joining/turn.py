@@ -25,11 +25,13 @@ from penstock.kernels.join_bucket import TIME, Combinations, JoinBucket, Windows
 from penstock.kernels.key_bucket import KeyBucket, counts_suffice
 from penstock.runtime.joining.book import Book, Chunk
 from penstock.runtime.joining.monitor import BucketFigures
+from penstock.runtime.joining.shape import CODEC
 from penstock.runtime.joining.tables import Place, Warm, WarmTables
 from penstock.runtime.packing import from_ipc, to_ipc
 
 MOST_BYTES = 2**27  # of results of one turn: Spark holds them all at once
 _PROMPT = 8  # times as many where results cannot wait
+_SMALL = 2**16  # bytes of blobs that become one chunk
 
 
 class ChunkStore(Protocol):
@@ -123,12 +125,13 @@ class Turn:
         for input_ in sorted({a.input for a in arrived}):
             # a shuffle has no order, and results must not depend on one
             blobs = sorted(a.blob for a in arrived if a.input == input_)
-            tuples = _together([from_ipc(blob) for blob in blobs])
-            blob = blobs[0] if len(blobs) == 1 else to_ipc(tuples)
-            latest_us = int(tuples.column(TIME).to_numpy().max())
-            chunk = self.book.add(input_, tuples.num_rows, len(blob), latest_us)
-            self.chunks.put(chunk.number, blob)
-            self._fresh[chunk.number] = tuples
+            for group in _groups(blobs):
+                tuples = _together([from_ipc(blob) for blob in group])
+                blob = group[0] if len(group) == 1 else to_ipc(tuples, CODEC)
+                latest_us = int(tuples.column(TIME).to_numpy().max())
+                chunk = self.book.add(input_, tuples.num_rows, len(blob), latest_us)
+                self.chunks.put(chunk.number, blob)
+                self._fresh[chunk.number] = tuples
 
     def _tables(self, warm: Warm | None, behind: bool, windows: Windows) -> JoinBucket | KeyBucket:
         """The tables of all tuples that are joined, and may meet others."""
@@ -177,7 +180,7 @@ class Turn:
         """Make one chunk of many small ones, so that the book stays short."""
         while chunks := self.book.mergeable():
             living = _together([self._living(chunk, self._read(chunk)) for chunk in chunks])
-            blob = to_ipc(living)
+            blob = to_ipc(living, CODEC)
             merged = self.book.merge(chunks, living.num_rows, len(blob))
             for chunk in chunks:
                 self._fresh.pop(chunk.number, None)
@@ -215,6 +218,19 @@ class Turn:
     def _read(self, chunk: Chunk) -> pa.RecordBatch:
         fresh = self._fresh.get(chunk.number)
         return from_ipc(self.chunks.get(chunk.number)) if fresh is None else fresh
+
+
+def _groups(blobs: Sequence[bytes]) -> Iterator[list[bytes]]:
+    """Small blobs together, large ones as they are."""
+    group, size = list[bytes](), 0
+    for blob in blobs:
+        if group and size + len(blob) > _SMALL:
+            yield group
+            group, size = [], 0
+        group.append(blob)
+        size += len(blob)
+    if group:
+        yield group
 
 
 def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
