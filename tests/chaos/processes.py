@@ -18,7 +18,15 @@ PATIENCE_S = 300
 @contextmanager
 def started(module: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A module of the tests run with WORKSPACE INPUT OUTPUT, all below `folder`."""
-    process = _start(module, folder)
+    places = [str(folder / name) for name in ("w", "in", "out")]
+    with running(["-m", module, *places], folder) as process:
+        yield process
+
+
+@contextmanager
+def running(arguments: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Python with these arguments; what it says is in files of the folder."""
+    process = _start(arguments, folder)
     try:
         yield process
     finally:
@@ -26,12 +34,11 @@ def started(module: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def _start(module: str, folder: Path) -> subprocess.Popen[bytes]:
-    places = [str(folder / name) for name in ("w", "in", "out")]
+def _start(arguments: list[str], folder: Path) -> subprocess.Popen[bytes]:
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     with open(folder / "stdout", "wb") as out, open(folder / "stderr", "wb") as errors:
         return subprocess.Popen(
-            [sys.executable, "-m", module, *places],
+            [sys.executable, *arguments],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable},
             stdin=subprocess.DEVNULL,

@@ -32,7 +32,7 @@ from penstock.runtime.datasource import run_in_map
 from penstock.runtime.joining.chain import CHAIN_SETTINGS, chained
 from penstock.runtime.joining.chain_stage import chain_ddl
 from penstock.runtime.joining.chain_windows import in_windows
-from penstock.runtime.joining.input_stage import BUCKET, INPUT_ROWS
+from penstock.runtime.joining.input_stage import INPUT_ROWS, LANE
 from penstock.runtime.joining.operator import JoinOperator, unpack
 from penstock.runtime.joining.results import copied_columns
 from penstock.runtime.joining.shape import joined_schema
@@ -195,7 +195,7 @@ def _joined(
             frame = frames.get(other.stream.name.lower())
             sources.append(_staged(spark, other, frame, Generation()))
     united = reduce(DataFrame.unionByName, sources)
-    found = united.groupBy(BUCKET).transformWithState(
+    found = united.groupBy(LANE).transformWithState(
         JoinOperator(json.dumps(asdict(config))), f"{PACKED} binary", "append", "None"
     )
     if copied_columns(composition) is not None:

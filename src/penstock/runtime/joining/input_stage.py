@@ -19,9 +19,14 @@ from penstock.runtime.packing import PACKED, to_ipc
 from penstock.runtime.stage import Reread, Stage, TaskReport, late_columns, micros, valid
 from penstock.schema import arrow_type
 
-BUCKETS = 16  # for the life of a ring: they are the keys of its state
-BUCKET, INPUT, VERSION, PUNCTUATION = "__bucket", "__input", "__version", "__punctuation"
-INPUT_ROWS = f"{BUCKET} int, {INPUT} int, {VERSION} bigint, {PUNCTUATION} bigint, {PACKED} binary"
+# for the life of a ring: lanes are the keys of its state, each with some buckets
+LANES, BUCKETS = 8, 16
+LANE, BUCKET, INPUT, VERSION = "__lane", "__bucket", "__input", "__version"
+PUNCTUATION = "__punctuation"
+INPUT_ROWS = (
+    f"{LANE} int, {BUCKET} int, {INPUT} int, {VERSION} bigint, {PUNCTUATION} bigint,"
+    f" {PACKED} binary"
+)
 ROUND = -1  # in place of an input: no tuples, but those that wait have their turn
 _MOST_ROWS, _MOST_BYTES = 1_000_000, 2**28  # that wait to be packed
 
@@ -167,11 +172,12 @@ def _input_rows(
     same = np.ones(buckets.size, np.int64)
     return pa.RecordBatch.from_arrays(
         [
+            pa.array((buckets % LANES).astype(np.int32)),
             pa.array(buckets.astype(np.int32)),
             pa.array(same.astype(np.int32) * input_),
             pa.array(same * version),
             pa.array(same * punctuation_us),
             blobs,
         ],
-        names=[BUCKET, INPUT, VERSION, PUNCTUATION, PACKED],
+        names=[LANE, BUCKET, INPUT, VERSION, PUNCTUATION, PACKED],
     )

@@ -1,4 +1,4 @@
-"""The stateful operator of JOIN rings, one call for each bucket and micro-batch.
+"""The stateful operator of JOIN rings, one call for each micro-batch and lane of buckets.
 
 Tuples arrive as Arrow blobs and are appended to the bucket's state as they are, so state is written
 once and seldom rewritten. The tables that find combinations stay in the worker between
@@ -29,16 +29,17 @@ class JoinOperator(StatefulProcessor):
         self._config_text = config_text
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._chunks = handle.getMapState("chunks", "number bigint", "tuples binary")
-        self._book = handle.getValueState("book", "text string")
+        key = "bucket int, number bigint"
+        self._chunks = handle.getMapState("chunks", key, "tuples binary")
+        self._books = handle.getMapState("books", "bucket int", "text string")
         self._worker: JoinWorker | None = None
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         if self._worker is None:
             from penstock.runtime.joining.worker import JoinWorker
 
-            self._worker = JoinWorker(self._config_text, self._chunks, self._book)
-        for blob in self._worker.results(key[0], rows):
+            self._worker = JoinWorker(self._config_text, self._chunks, self._books)
+        for blob in self._worker.results(rows):
             yield Row(**{PACKED: blob})
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,8 +44,11 @@ def _ranges_us(slot: SlotSpec) -> list[int]:
 
 
 _slots: dict[str, JoinSlots] = {}
+_guard = threading.Lock()
 
 
 def slots_for(config: StageConfig, inputs: int, version: int) -> JoinSlots:
-    """A ring's slots at a registry version."""
-    return at_version(_slots, config, version, partial(JoinSlots, inputs))
+    """A ring's slots at a registry version; buckets that have their turn at once share nothing."""
+    with _guard:
+        found = at_version(_slots, config, version, partial(JoinSlots, inputs))
+        return JoinSlots(inputs, version, dict(found.specs))

@@ -7,6 +7,7 @@ is flushed. Until then a worker has more than its budget.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -39,27 +40,36 @@ class WarmTables:
     sampled: int = SAMPLED
     rng: np.random.Generator = field(default_factory=np.random.default_rng)
     takes: int = 0
+    guard: threading.RLock = field(default_factory=threading.RLock)
 
     @property
     def room(self) -> int:
         """Bytes left of the budget."""
-        return self.most_bytes - sum(w.nbytes for w in self.kept.values() if not w.doomed)
+        with self.guard:
+            return self.most_bytes - sum(w.nbytes for w in self.kept.values() if not w.doomed)
 
     def take(self, place: Place) -> Warm | None:
         """What there is of a bucket; it is gone until it is put back."""
-        self.takes += 1
-        return self.kept.pop(place, None)
+        with self.guard:
+            self.takes += 1
+            return self.kept.pop(place, None)
 
     def put(self, place: Place, token: str, bucket: JoinBucket | KeyBucket) -> bool:
         """Keep tables if they may stay; else, or for them, others have to go."""
         bits = sum(table.bits for table in bucket.tables)
-        self.kept[place] = Warm(token, bucket, bits, bucket.nbytes, self.takes)
-        if self.room < 0:
-            self._forget_unused()
-            self._doom()
-        if self.kept[place].doomed:
-            del self.kept[place]
-        return place in self.kept
+        with self.guard:
+            self.kept[place] = Warm(token, bucket, bits, bucket.nbytes, self.takes)
+            if self.room < 0:
+                self._forget_unused()
+                self._doom()
+            if self.kept[place].doomed:
+                del self.kept[place]
+            return place in self.kept
+
+    def put_back(self, place: Place, warm: Warm) -> None:
+        """What was taken, and did not change."""
+        with self.guard:
+            self.kept[place] = warm
 
     def _forget_unused(self) -> None:
         """Ends the tables of rings that run no more; a slow ring's are made again."""

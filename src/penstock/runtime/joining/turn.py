@@ -209,7 +209,7 @@ class Turn:
     def _give_back(self, warm: Warm | None) -> None:
         """Nothing came and nothing waited: the tables are what they were."""
         if warm is not None and not warm.doomed:
-            self.warm.kept[self.place] = warm
+            self.warm.put_back(self.place, warm)
             self._bucket = warm.bucket
 
     def _living(self, chunk: Chunk, tuples: pa.RecordBatch) -> pa.RecordBatch:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import MapState, ValueState
+from pyspark.sql.streaming.stateful_processor import MapState
 
 from penstock.kernels.join_bucket import Combinations
 from penstock.plan.codec import composition_from, stream_from
 from penstock.runtime.config import StageConfig
 from penstock.runtime.joining.book import Book
-from penstock.runtime.joining.input_stage import INPUT, PUNCTUATION, ROUND, VERSION
+from penstock.runtime.joining.input_stage import BUCKET, INPUT, PUNCTUATION, ROUND, VERSION
 from penstock.runtime.joining.monitor import BucketFigures, as_message
 from penstock.runtime.joining.results import Results
 from penstock.runtime.joining.shape import chunk_schema
@@ -27,29 +30,37 @@ _warm = WarmTables()
 
 
 class JoinWorker:
-    """Takes the buckets of one task one after the other."""
+    """Takes the lanes of one task one after the other, the buckets of a lane side by side."""
 
-    def __init__(self, config_text: str, chunks: MapState, book: ValueState) -> None:
-        self._book = book
-        self._chunks = _Chunks(chunks)
+    def __init__(self, config_text: str, chunks: MapState, books: MapState) -> None:
+        self._state = _State(chunks, books)
         self._config = StageConfig(**json.loads(config_text))
         self._composition = composition_from(self._config.composition)
         self._streams = [stream_from(text) for text in json.loads(self._config.stream)]
         self._seen: dict[int, BucketFigures] = {}
         _warm.most_bytes = self._config.join_memory
 
-    def results(self, bucket: int, rows: Iterator[Row]) -> Iterator[bytes]:
+    def results(self, rows: Iterator[Row]) -> Iterator[bytes]:
+        arrived: dict[int, list[Row]] = {}
+        for row in rows:
+            arrived.setdefault(row[BUCKET], []).append(row)
+        with ThreadPoolExecutor(len(arrived)) as threads:
+            found = [threads.submit(self._turn, b, arrived[b]) for b in sorted(arrived)]
+            for each in found:
+                yield from each.result()
+        self._state.finish()
+
+    def _turn(self, bucket: int, rows: list[Row]) -> list[bytes]:
+        """One bucket's turn; its results, when its state is on the way."""
         join = self._composition.join
         assert join is not None
-        known = self._book.get()
-        book = Book.empty(len(join.inputs)) if known is None else Book.loads(known[0])
-        arrived, in_round = [], False
-        for row in rows:
-            if row[INPUT] == ROUND:
-                in_round = True
-            else:
-                packed = bytes(row[PACKED])
-                arrived.append(Arrived(row[INPUT], row[VERSION], row[PUNCTUATION], packed))
+        known = self._state.book(bucket)
+        book = Book.empty(len(join.inputs)) if known is None else Book.loads(known)
+        arrived = [
+            Arrived(row[INPUT], row[VERSION], row[PUNCTUATION], bytes(row[PACKED]))
+            for row in rows
+            if row[INPUT] != ROUND
+        ]
         book.version = max([book.version, *(a.version for a in arrived)])
         slots = slots_for(self._config, len(join.inputs), book.version)
         results = Results(self._composition, self._streams, slots.specs)
@@ -58,55 +69,76 @@ class JoinWorker:
             list(map(chunk_schema, join.inputs, self._streams)),
             self._composition.kind == "window",
             book,
-            self._chunks,
+            _Chunks(self._state, bucket),
             _warm,
         )
 
         def pack(combinations: Combinations) -> Iterator[bytes]:
             return blobs_of(results.rows(combinations))
 
-        try:
-            yield from turn.run(arrived, in_round, slots.windows, pack)
-        finally:
-            self._chunks.finish()
+        in_round = len(arrived) < len(rows)
+        found = list(turn.run(arrived, in_round, slots.windows, pack))
         self._seen[bucket] = turn.figures()
         if book.next:
-            self._book.update((book.dumps(),))
+            self._state.keep_book(bucket, book.dumps())
+        return found
 
     def close(self) -> None:
-        self._chunks.close()
+        self._state.close()
         ask(self._config.address, "joined", as_message(self._config.ring, self._seen))
 
 
-class _Chunks:
-    """Chunks in Spark's state. What is put goes its way while the caller works on.
+class _State:
+    """Spark's state behind one thread: there is one connection to it, and what is written goes its
+    way while the others work on."""
 
-    There is one connection to the state: whoever else uses it calls `finish` before.
-    """
-
-    def __init__(self, state: MapState) -> None:
-        self._state = state
+    def __init__(self, chunks: MapState, books: MapState) -> None:
+        self._chunks, self._books = chunks, books
         self._thread = ThreadPoolExecutor(1)
-        self._sent: list[Future[None]] = []
+        self._sent: deque[Future[None]] = deque()
 
-    def get(self, number: int) -> bytes:
-        self.finish()
-        found = self._state.getValue((number,))
+    def book(self, bucket: int) -> str | None:
+        found = self._thread.submit(self._books.getValue, (bucket,)).result()
+        return None if found is None else str(found[0])
+
+    def keep_book(self, bucket: int, text: str) -> None:
+        self._send(self._books.updateValue, (bucket,), (text,))
+
+    def chunk(self, bucket: int, number: int) -> bytes:
+        found = self._thread.submit(self._chunks.getValue, (bucket, number)).result()
         assert found is not None
         return bytes(found[0])
 
-    def put(self, number: int, tuples: bytes) -> None:
-        self._sent.append(self._thread.submit(self._state.updateValue, (number,), (tuples,)))
+    def keep_chunk(self, bucket: int, number: int, tuples: bytes) -> None:
+        self._send(self._chunks.updateValue, (bucket, number), (tuples,))
 
-    def remove(self, number: int) -> None:
-        self.finish()
-        self._state.removeKey((number,))
+    def forget_chunk(self, bucket: int, number: int) -> None:
+        self._send(self._chunks.removeKey, (bucket, number))
+
+    def _send(self, call: Callable[..., None], *arguments: Any) -> None:
+        self._sent.append(self._thread.submit(call, *arguments))
 
     def finish(self) -> None:
         """Wait until all is in the state; raise what went wrong."""
-        sent, self._sent = self._sent, []
-        for each in sent:
-            each.result()
+        while self._sent:
+            self._sent.popleft().result()
 
     def close(self) -> None:
         self._thread.shutdown()
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunks:
+    """The chunks of one bucket."""
+
+    state: _State
+    bucket: int
+
+    def get(self, number: int) -> bytes:
+        return self.state.chunk(self.bucket, number)
+
+    def put(self, number: int, tuples: bytes) -> None:
+        self.state.keep_chunk(self.bucket, number, tuples)
+
+    def remove(self, number: int) -> None:
+        self.state.forget_chunk(self.bucket, number)
