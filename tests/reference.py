@@ -12,6 +12,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
+import shapely
+
 from penstock.plan.specs import Constant, Partial, SlotSpec, Term, ValueSet
 
 Row = Mapping[str, Any]
@@ -257,3 +259,43 @@ def delay_for(counts: Mapping[tuple[float, float], float], ratio: float, spread:
         else:
             high = middle
     return high
+
+
+def locate(
+    fences: Mapping[int, shapely.Geometry],
+    xs: Sequence[float],
+    ys: Sequence[float],
+    relation: str,
+) -> list[tuple[int, int]]:
+    """(row, fence) of every point that is in a fence, point by point and fence by fence."""
+    holds = {"within": shapely.within, "intersects": shapely.intersects}[relation]
+    return [
+        (row, number)
+        for row, (x, y) in enumerate(zip(xs, ys, strict=True))
+        for number, geometry in sorted(fences.items())
+        if math.isfinite(x) and math.isfinite(y) and holds(shapely.Point(x, y), geometry)
+    ]
+
+
+def fence_events(
+    tuples: Sequence[tuple[str, int, frozenset[int]]], dwell_us: int | None
+) -> list[tuple[str, int, str, int, int]]:
+    """(object, fence, kind, time, time since entering), object by object and time by time."""
+    events = []
+    for own in {name for name, _, _ in tuples}:
+        entered: dict[int, int] = {}
+        dwelt: set[int] = set()
+        for time in sorted({t for name, t, _ in tuples if name == own}):
+            inside = set().union(*(f for name, t, f in tuples if (name, t) == (own, time)))
+            for fence in entered.keys() - inside:
+                events.append((own, fence, "LEAVE", time, time - entered.pop(fence)))
+                dwelt.discard(fence)
+            for fence in inside:
+                if fence not in entered:
+                    entered[fence] = time
+                    events.append((own, fence, "ENTER", time, 0))
+                elif dwell_us is not None and time - entered[fence] >= dwell_us:
+                    if fence not in dwelt:
+                        events.append((own, fence, "DWELL", time, time - entered[fence]))
+                    dwelt.add(fence)
+    return events
