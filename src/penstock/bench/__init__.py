@@ -18,10 +18,11 @@ NAMES = {
     "window": "sliding-window aggregates, one and a hundred, against native Structured Streaming",
     "select": "up to 100,000 selections in one pass, against native Structured Streaming and NumPy",
     "join": "m-way joins on a bit-vector hash table, against MJoin and chained hash joins",
+    "geofence": "points among up to 10,000 polygons, against shapely's STRtree and row by row",
     "disorder": "drop ratio, latency and buffer of every estimator, on replayed streams",
     "register": "a thousand queries registered and dropped one by one on a running stream",
 }
-PLOTTED = ("select", "join", "disorder")
+PLOTTED = ("select", "join", "geofence", "disorder")
 
 
 def run(
