@@ -19,6 +19,7 @@ from penstock.language.ast import Expr, Literal, Opaque
 from penstock.plan.codec import composition_from, dumps
 from penstock.plan.compose import compose
 from penstock.plan.composed import Composed
+from penstock.plan.input_order import with_ordered_inputs
 
 # What Spark says of the expressions in the cases, so that they need no Spark.
 TYPES = {
@@ -43,7 +44,10 @@ CONSTANTS: dict[str, Expr] = {
 
 
 def composed(text: str) -> list[Composed]:
-    return [compose(query, lambda sql, _: TYPES[sql], CONSTANTS.get) for query in bound(text)]
+    return [
+        compose(with_ordered_inputs(query), lambda sql, _: TYPES[sql], CONSTANTS.get)
+        for query in bound(text)
+    ]
 
 
 @pytest.mark.parametrize(("header", "text"), cases("sharing.sql", "share"))

@@ -44,7 +44,10 @@ def shipped(query: Composed) -> list[tuple[str, ...]]:
 
 
 def outputs(query: Composed) -> dict[str, str]:
-    return {o.name: o.sql for o in query.composition.outputs}
+    """What each of the query's own columns is, without those of the window."""
+    results = [c for c in query.columns if not c.name.startswith("window_")]
+    first = len(query.columns) - len(results)
+    return {c.name: query.composition.outputs[c.place - first].sql for c in results}
 
 
 THREE = "FROM Sensors A [RANGE 10 MINUTES], Doors B [RANGE 5 MINUTES], Tagged C"
@@ -61,7 +64,7 @@ def test_inputs_ship_what_results_and_residual_need() -> None:
     assert shipped(query) == [("room", "temp", "ts"), ("at",), ("tags",)]
     assert composition.shipped == ("0.room", "0.temp", "0.ts", "1.at", "2.tags")
     assert outputs(query) == {"r": "upper(`0.room`)", "tags": "`2.tags`", "temp": "`0.temp`"}
-    assert join_of(query).residual == "`1.at` < `0.ts`"
+    assert join_of(query).residual == "`0.ts` > `1.at`"
     for source, event_time in zip(join_of(query).inputs, ("ts", "at", "ts"), strict=True):
         assert (source.kind, source.event_time, source.outputs) == ("input", event_time, ())
         assert (source.keys, source.key_types) == (("id",), ("int",))
@@ -171,7 +174,7 @@ def test_aggregates_are_left_to_spark_in_windows_of_the_longest_range() -> None:
     assert (composition.kind, composition.preaggregated) == ("window", False)
     assert composition.event_time is None
     assert query.window == WindowSpec(600_000_000, 300_000_000)
-    assert composition.keys == ("`1.open`", "`0.id`")
+    assert composition.keys == ("`0.id`", "`1.open`")
     assert outputs(query)["n"] == (
         "CAST(size(collect_set(`0.room`) FILTER (WHERE `0.room` IS NOT NULL)) AS BIGINT)"
     )

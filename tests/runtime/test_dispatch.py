@@ -14,10 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.plan.specs import Shown
 from penstock.runtime.dispatch import CallbackSink, Dispatcher, Outlets, Share
 from penstock.runtime.sinks.files import FileSink
 from penstock.runtime.sinks.live import Subscribers
 from penstock.runtime.sinks.log import ResultLog
+from penstock.runtime.sinks.matched import shown_rows
 from penstock.runtime.sinks.memory import MemorySink
 from penstock.runtime.sinks.pool import SinkPool
 
@@ -252,3 +254,55 @@ def test_a_shared_sink_that_fails_quarantines_all_its_queries(
     dispatcher(Frame([[1, 2], [2]], [10, 20]), 0)  # type: ignore[arg-type]
     assert [slot for slot, _ in told["quarantined"]] == [1, 2]
     assert (_logged(dispatcher, 1), _logged(dispatcher, 2)) == ([10], [10, 20])
+
+
+class TwoColumns(Frame):
+    def __init__(self, slots: list[list[int]], values: list[int]) -> None:
+        super().__init__(slots, values)
+        self._table = self._table.append_column("__o1", pa.array([-v for v in values]))
+
+
+TURNED = (Shown("b", 1), Shown("a", 0))
+TWICE = (Shown("a", 0), Shown("b", 1), Shown("again", 0))
+
+
+def test_each_query_shows_its_own_columns_of_the_rows_it_shares(tmp_path: Path, told) -> None:
+    dispatcher = _dispatcher(tmp_path, told)
+    dispatcher.names = ("__o0", "__o1")
+    got: dict[int, list[pa.Table]] = {1: [], 2: [], 3: []}
+    for slot, columns in ((1, TURNED), (2, TWICE), (3, None)):
+        dispatcher.attach(slot, CallbackSink(got[slot].append), columns)
+    live = dispatcher.outlets.subscribers.subscribe(1, 100)
+    dispatcher.attach(4, None, TURNED)
+    dispatcher(TwoColumns([[1, 2, 3, 4], [1]], [5, 6]), 0)  # type: ignore[arg-type]
+    dispatcher.outlets.subscribers.end_all()
+    assert [t.to_pylist() for t in got[1]] == [[{"b": -5, "a": 5}, {"b": -6, "a": 6}]]
+    assert got[1][0].schema.names == ["b", "a"]
+    assert [t.to_pylist() for t in got[2]] == [[{"a": 5, "b": -5, "again": 5}]]
+    assert [t.to_pylist() for t in got[3]] == [[{"__o0": 5, "__o1": -5}]]
+    assert [t.schema.names for t in live] == [["b", "a"]]
+    # the log keeps a row once, as the ring has it: who reads it picks the columns
+    [kept] = dispatcher.log.read(4)
+    assert shown_rows(kept, TURNED).to_pylist() == [{"b": -5, "a": 5}]
+
+
+def test_queries_that_share_files_but_not_their_columns_have_files_of_their_own(
+    tmp_path: Path, told
+) -> None:
+    dispatcher = _dispatcher(tmp_path, told)
+    dispatcher.names = ("__o0", "__o1")
+    out = tmp_path / "out"
+    for slot, columns in ((1, TURNED), (2, TURNED), (3, TWICE)):
+        dispatcher.attach(slot, Share(FileSink(str(out), "parquet"), f"q{slot}"), columns)
+    for _ in range(2):  # a replay replaces what it has written
+        dispatcher(TwoColumns([[1, 2], [2, 3]], [5, 6]), 0)  # type: ignore[arg-type]
+    tables = [pq.read_table(path) for path in out.iterdir()]
+    found = {tuple(t.schema.names): t.to_pylist() for t in tables}
+    assert len(tables) == 2
+    assert found["_queries", "b", "a"] == [
+        {"_queries": ["q1", "q2"], "b": -5, "a": 5},
+        {"_queries": ["q2"], "b": -6, "a": 6},
+    ]
+    assert found["_queries", "a", "b", "again"] == [
+        {"_queries": ["q3"], "a": 6, "b": -6, "again": 6}
+    ]

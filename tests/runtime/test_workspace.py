@@ -12,6 +12,8 @@ import pytest
 
 from penstock.errors import PenstockError, WorkspaceError
 from penstock.plan.catalog import Stream
+from penstock.plan.codec import columns_from, dump_columns
+from penstock.plan.specs import Shown
 from penstock.runtime.registry import EpochRow, Registry, RingRow
 from penstock.runtime.settings import Settings
 from penstock.runtime.workspace import Workspace
@@ -95,6 +97,18 @@ def test_a_catalog_without_lost_tuples_still_opens(tmp_path: Path) -> None:
     again.count_late({slot: 2}, {slot: 1})
     found = again.query_by_slot(slot)
     assert (found.late, found.lost) == (5, 4)
+    again.close()
+
+
+def test_queries_of_an_older_catalog_show_the_columns_of_their_rings(tmp_path: Path) -> None:
+    registry = _registry(tmp_path)
+    slot = registry.add_query("q", "SELECT 1", "r1", "{}", dump_columns([Shown("n", 1)]))
+    assert columns_from(registry.query_by_slot(slot).columns) == (Shown("n", 1),)
+    registry.close()
+    with closing(sqlite3.connect(tmp_path / "catalog.sqlite")) as db:
+        db.execute("ALTER TABLE queries DROP COLUMN columns")
+    again = Registry(tmp_path / "catalog.sqlite")
+    assert columns_from(again.query_by_slot(slot).columns) is None
     again.close()
 
 

@@ -25,6 +25,7 @@ from penstock.language.render import default_name
 from penstock.language.tree import children, rebuild, walk
 from penstock.plan.bind_join import check_join, common_slide_us
 from penstock.plan.catalog import TIME_TYPES, Catalog, Stream
+from penstock.plan.normal import with_literals_right, without_parentheses
 from penstock.plan.scope import BOUND_WINDOW_COLUMNS, WINDOW_COLUMNS, Scope
 from penstock.plan.specs import WindowSpec
 from penstock.schema import Field, is_groupable
@@ -128,7 +129,7 @@ def _bind_having(having: Expr, items: tuple[BoundItem, ...], scope: Scope) -> Ex
             return _alias(expr, items) or scope.resolve(expr)
         return scope.resolve(expr)
 
-    return rebuild(having, change)
+    return with_literals_right(without_parentheses(rebuild(having, change)))
 
 
 def _alias(column: Column, items: tuple[BoundItem, ...]) -> Expr | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 from penstock.plan.catalog import Stream
@@ -15,6 +17,7 @@ from penstock.plan.specs import (
     JoinStep,
     Output,
     Partial,
+    Shown,
     SlotSpec,
     Term,
     ValueSet,
@@ -64,6 +67,16 @@ def _term(raw: Any) -> Term:
 
 def _value_set(raw: Any) -> ValueSet:
     return ValueSet(tuple(Interval(**i) for i in raw["intervals"]), raw["null"])
+
+
+def dump_columns(columns: Iterable[Shown]) -> str:
+    return canonical([[column.name, column.place] for column in columns])
+
+
+@lru_cache(maxsize=1024)  # thousands of queries show the same
+def columns_from(text: str) -> tuple[Shown, ...] | None:
+    """A query's result columns; None where the ring's own are meant."""
+    return tuple(Shown(name, place) for name, place in json.loads(text)) if text else None
 
 
 def composition_from(text: str) -> Composition:

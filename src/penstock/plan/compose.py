@@ -8,7 +8,7 @@ row and aggregated natively.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.language.ast import Aggregate, Column, Expr, Literal
 from penstock.language.render import render
@@ -18,6 +18,7 @@ from penstock.plan.bind import BoundQuery
 from penstock.plan.compose_join import compose_join
 from penstock.plan.composed import Composed, Deriver, TypeOf, composed_of, fixed_attributes
 from penstock.plan.predicates import Fold, Predicate, analyse
+from penstock.plan.result_columns import in_order
 from penstock.plan.specs import Attribute, Composition, Output, Partial
 from penstock.schema import is_groupable
 
@@ -26,6 +27,12 @@ def compose(query: BoundQuery, type_of: TypeOf, fold: Fold) -> Composed:
     """Split a bound query into composition and slot data."""
     if len(query.inputs) > 1:
         return compose_join(query, type_of, fold)
+    query, columns = in_order(query)
+    composed = _compose(query, type_of, fold)
+    return replace(composed, columns=columns)
+
+
+def _compose(query: BoundQuery, type_of: TypeOf, fold: Fold) -> Composed:
     stream = query.source.stream
     deriver = Deriver.over(stream.schema, type_of)
     types = deriver.types

@@ -19,8 +19,11 @@ from penstock.plan.bind import BoundQuery, BoundStream
 from penstock.plan.chain import chain_steps
 from penstock.plan.comparisons import constant_of
 from penstock.plan.composed import Composed, Deriver, TypeOf, composed_of, fixed_attributes
+from penstock.plan.failing import cannot_fail
 from penstock.plan.joins import JoinCondition, JoinScope, KeyPart, Node, conjuncts_of, take_apart
+from penstock.plan.normal import oriented
 from penstock.plan.predicates import Fold, analyse
+from penstock.plan.result_columns import in_order
 from penstock.plan.specs import (
     Attribute,
     Composition,
@@ -37,7 +40,7 @@ def compose_join(query: BoundQuery, type_of: TypeOf, fold: Fold) -> Composed:
     scope = JoinScope(tuple(source.alias for source in query.inputs))
     derivers = [Deriver.over(source.stream.schema, type_of) for source in query.inputs]
     condition = _condition(query.where, scope, derivers, fold)
-    query = _over_joined_names(query, scope, condition)
+    query, columns = in_order(_over_joined_names(query, scope, condition))
     used = {c.name for expr in _expressions(query) for c in columns_of(expr)}
     inputs = tuple(
         _input(number, source, deriver, fold, condition, used)
@@ -49,6 +52,7 @@ def compose_join(query: BoundQuery, type_of: TypeOf, fold: Fold) -> Composed:
         window=_window(query) if query.aggregated else None,
         derived=(),
         inputs=inputs,
+        columns=columns,
     )
 
 
@@ -60,13 +64,30 @@ def _condition(
         assert type_ is not None  # every column is known, and there are no aggregates
         return type_
 
-    return take_apart(
+    def type_of_column(expr: Expr) -> str | None:
+        node = scope.node(expr) if isinstance(expr, Column) else None
+        return None if node is None else type_of(node)
+
+    condition = take_apart(
         where,
         scope,
         type_of,
         is_safe=lambda node: derivers[node[0]].cannot_fail(node[1]),
         is_constant=lambda e: constant_of(e) is not None or fold(render(e)) is not None,
     )
+    if not all(cannot_fail(e, type_of_column) for e in condition.residual):
+        return condition  # what is evaluated first may keep the rest from failing
+    return replace(condition, residual=_normal(condition.residual, scope))
+
+
+def _normal(conjuncts: Sequence[Expr], scope: JoinScope) -> tuple[Expr, ...]:
+    """Conditions on combinations in an order that the text has no part in, nor the aliases."""
+
+    def column(c: Column) -> str:
+        return joined_name(scope.aliases.index(str(c.qualifier)), c.name)
+
+    sides = [oriented(conjunct, column) for conjunct in conjuncts]
+    return tuple(sorted(sides, key=lambda conjunct: render(conjunct, column)))
 
 
 def _over_joined_names(query: BoundQuery, scope: JoinScope, condition: JoinCondition) -> BoundQuery:

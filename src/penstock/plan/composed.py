@@ -13,7 +13,7 @@ from penstock.language.tree import walk
 from penstock.plan.catalog import Stream
 from penstock.plan.failing import cannot_fail
 from penstock.plan.predicates import Predicate
-from penstock.plan.specs import Attribute, Composition, Term, WindowSpec
+from penstock.plan.specs import Attribute, Composition, Shown, Term, WindowSpec
 from penstock.schema import Schema
 
 # Spark's type of an SQL expression over these columns; raises QueryError if it has none.
@@ -24,7 +24,7 @@ TypeOf = Callable[[str, Schema], str]
 class Composed:
     """Where a query runs (composition) and what makes it itself there (the rest).
 
-    In a join, `inputs` are what its inputs contribute.
+    In a join, `inputs` are what its inputs contribute. `columns`: its results, in its own order.
     """
 
     composition: Composition
@@ -32,6 +32,7 @@ class Composed:
     window: WindowSpec | None
     derived: tuple[Attribute, ...]
     inputs: tuple[Composed, ...] = ()
+    columns: tuple[Shown, ...] = ()
 
 
 def composed_of(

@@ -25,6 +25,7 @@ from penstock.plan.comparisons import (
     literal_type,
     members,
 )
+from penstock.plan.normal import FLIPPED
 from penstock.plan.patterns import matching, starting_with
 from penstock.plan.specs import ValueSet
 from penstock.plan.valuesets import (
@@ -43,7 +44,6 @@ Pair = tuple[ValueSet, ValueSet]  # where a leaf is TRUE, where it is FALSE
 
 IS_TRUE, IS_FALSE = restrict(compare("=", 1), 0, 1), restrict(compare("=", 0), 0, 1)
 _UNKNOWN: Pair = (NOTHING, NOTHING)
-_FLIPPED: dict[Operator, Operator] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NEGATED: dict[Operator, Operator] = {
     "=": "<>",
     "<>": "=",
@@ -95,7 +95,7 @@ def sets_of(leaf: Expr, type_: str) -> Pair | None:
         case IsNull():
             return ONLY_NULL, ALL_VALUES
         case Comparison(op, left, right) if constant_of(left):
-            return _comparison(type_, _FLIPPED.get(op, op), left)
+            return _comparison(type_, FLIPPED.get(op, op), left)
         case Comparison(op, _, right):
             return _comparison(type_, op, right)
         case Between(_, low, high):

@@ -43,6 +43,7 @@ from penstock.plan.comparisons import (
 from penstock.plan.conjunctions import Sets, TooManyTerms, conjoin, simplified
 from penstock.plan.failing import cannot_fail
 from penstock.plan.leaves import IS_FALSE, IS_TRUE, constant_truth, operand_of, sets_of
+from penstock.plan.normal import oriented
 from penstock.plan.specs import Attribute, Term, ValueSet
 
 # Names and types an expression that Spark computes as a column; None if it may not be one. Pure:
@@ -181,7 +182,7 @@ class _Analysis:
             pair = sets_of(plain, type_) if is_comparable_type(type_) else None
             if pair is not None:
                 return name, *pair
-        attribute = self.attribute(expr)
+        attribute = self.attribute(oriented(expr) if self.cannot_fail(expr) else expr)
         if attribute is None or attribute[1] != "boolean":
             raise _NeedsSpark
         return attribute[0], IS_TRUE, IS_FALSE

@@ -8,6 +8,7 @@ from penstock.errors import QueryError
 from penstock.language.ast import Column, Expr, StreamRef
 from penstock.language.tree import rebuild
 from penstock.plan.catalog import Stream, did_you_mean
+from penstock.plan.normal import without_parentheses
 
 WINDOW_COLUMNS = ("window_start", "window_end")
 # what these names are bound to; a stream's own column of such a name is another thing
@@ -67,4 +68,5 @@ class Scope:
         return column.qualifier is None and column.name.lower() in WINDOW_COLUMNS
 
     def bind(self, expr: Expr) -> Expr:
-        return rebuild(expr, lambda e: self.resolve(e) if isinstance(e, Column) else None)
+        found = rebuild(expr, lambda e: self.resolve(e) if isinstance(e, Column) else None)
+        return without_parentheses(found)

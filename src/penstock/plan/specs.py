@@ -98,6 +98,14 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """A result column of one query: its name, and its place among the ring's own columns."""
+
+    name: str
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
 class JoinStep:
     """One more input of a chain: conditions on combinations of it and those of earlier steps.
 

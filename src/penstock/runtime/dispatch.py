@@ -8,17 +8,19 @@ results go on into the workspace, and the other queries never notice.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from penstock.plan.codec import dump_columns
+from penstock.plan.specs import Shown
 from penstock.runtime.packing import unpacked
 from penstock.runtime.sinks.live import Subscribers
 from penstock.runtime.sinks.log import ResultLog
@@ -27,9 +29,12 @@ from penstock.runtime.sinks.matched import (
     matched_rows,
     only,
     rows_by_slot,
+    shown_rows,
     with_queries,
 )
 from penstock.runtime.sinks.pool import SinkPool
+
+Columns = tuple[Shown, ...] | None  # that a query shows; None: all of its ring
 
 _here = threading.local()
 
@@ -82,16 +87,20 @@ class Outlets:
 
 @dataclass(frozen=True, slots=True)
 class _Delivery:
-    """One call of one sink; its rows are gathered when its turn comes."""
+    """One call of one sink; its rows are gathered when its turn comes.
+
+    `source` and the number of the micro-batch tell what was delivered before.
+    """
 
     slots: tuple[int, ...]
     sink: Sink
     rows: Callable[[], pa.Table]
+    source: str
 
-    def make(self, ring: str, batch: int) -> None:
+    def make(self, batch: int) -> None:
         _here.delivering = True
         try:
-            self.sink.deliver(self.rows(), ring, batch)
+            self.sink.deliver(self.rows(), self.source, batch)
         finally:
             _here.delivering = False
 
@@ -101,22 +110,25 @@ class Dispatcher:
     """`foreachBatch` function of a ring."""
 
     ring: str
-    names: tuple[str, ...]  # result columns as the users named them
+    names: tuple[str, ...]  # the ring's own result columns, of which queries show some
     log: ResultLog
     quarantine: Callable[[int, BaseException], None]
     finish: Callable[[int, dict[int, int]], None]  # batch, rows by slot
     outlets: Outlets
     sinks: dict[int, Sink | Share | None] = field(default_factory=dict)  # None: the log
+    columns: dict[int, Columns] = field(default_factory=dict)
     guard: threading.Lock = field(default_factory=threading.Lock)
     batches: int = 0
 
-    def attach(self, slot: int, sink: Sink | Share | None) -> None:
+    def attach(self, slot: int, sink: Sink | Share | None, columns: Columns = None) -> None:
         with self.guard:
             self.sinks[slot] = sink
+            self.columns[slot] = columns
 
     def detach(self, slot: int) -> None:
         with self.guard:
             self.sinks.pop(slot, None)
+            self.columns.pop(slot, None)
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         results = unpacked(frame.toArrow())
@@ -128,10 +140,18 @@ class Dispatcher:
         rows_of = rows_by_slot(matched.slots)
         with self.guard:
             sinks = {slot: self.sinks[slot] for slot in rows_of if slot in self.sinks}
+            columns = {slot: self.columns[slot] for slot in sinks}
+        shown = cache(partial(shown_rows, matched.rows))  # queries of a kind show the same
+
+        def rows(slot: int) -> pa.Table:
+            return shown(columns[slot]).take(pa.array(rows_of[slot]))
+
         for slot in self.outlets.subscribers.slots() & sinks.keys():
-            self.outlets.subscribers.publish(slot, _taken(matched.rows, rows_of[slot]), batch)
+            self.outlets.subscribers.publish(slot, rows(slot), batch)
         logged = {slot for slot, sink in sinks.items() if sink is None}
-        for slot, error in self._deliver(_deliveries(self.ring, matched, rows_of, sinks), batch):
+        deliveries = _own_deliveries(self.ring, rows, sinks)
+        deliveries |= _shared_deliveries(self.ring, matched, sinks, columns)
+        for slot, error in self._deliver(deliveries, batch):
             self._close(slot, sinks[slot], error)
             logged.add(slot)
         if logged:
@@ -143,7 +163,7 @@ class Dispatcher:
     ) -> list[tuple[int, BaseException]]:
         """Call all sinks; the slots of those that failed."""
         pooled = {
-            key: partial(delivery.make, self.ring, batch)
+            key: partial(delivery.make, batch)
             for key, delivery in deliveries.items()
             if delivery.sink.pooled
         }
@@ -152,7 +172,7 @@ class Dispatcher:
             if delivery.sink.pooled:
                 continue
             try:
-                delivery.make(self.ring, batch)
+                delivery.make(batch)
             except Exception as error:  # whatever a sink does must stay with its query
                 errors[key] = error
         return [(slot, error) for key, error in errors.items() for slot in deliveries[key].slots]
@@ -166,31 +186,46 @@ class Dispatcher:
         self.quarantine(slot, error)
 
 
-def _deliveries(
+def _own_deliveries(
+    ring: str, rows: Callable[[int], pa.Table], sinks: Mapping[int, Sink | Share | None]
+) -> dict[Hashable, _Delivery]:
+    """One for each query with a sink of its own."""
+    return {  # another sink of the query has another key
+        (slot, id(sink)): _Delivery((slot,), sink, partial(rows, slot), ring)
+        for slot, sink in sinks.items()
+        if sink is not None and not isinstance(sink, Share)
+    }
+
+
+def _shared_deliveries(
     ring: str,
     matched: Matched,
-    rows_of: Mapping[int, np.ndarray],
     sinks: Mapping[int, Sink | Share | None],
+    columns: Mapping[int, Columns],
 ) -> dict[Hashable, _Delivery]:
-    """One for each query with a sink of its own, one for each sink that queries share."""
-    deliveries: dict[Hashable, _Delivery] = {}
-    sharing: dict[Sink, dict[int, str]] = defaultdict(dict)
+    """One for each sink that queries share, and for each kind of rows that they show there."""
+    sharing: dict[tuple[Sink, Columns], dict[int, str]] = defaultdict(dict)
     for slot, sink in sinks.items():
         if isinstance(sink, Share):
-            sharing[sink.sink][slot] = sink.query
-        elif sink is not None:
-            rows = partial(_taken, matched.rows, rows_of[slot])
-            deliveries[slot, id(sink)] = _Delivery((slot,), sink, rows)  # another one, another key
-    for shared, names in sharing.items():
-        deliveries[ring, shared] = _Delivery(
-            tuple(names), shared, partial(_rows_of_many, matched, names)
+            sharing[sink.sink, columns[slot]][slot] = sink.query
+    return {
+        (ring, *kind): _Delivery(
+            tuple(names),
+            kind[0],
+            partial(_rows_of_many, matched, names, kind[1]),
+            _source(ring, kind[1]),
         )
-    return deliveries
+        for kind, names in sharing.items()
+    }
 
 
-def _taken(rows: pa.Table, numbers: np.ndarray) -> pa.Table:
-    return rows.take(pa.array(numbers))
+def _rows_of_many(matched: Matched, names: Mapping[int, str], columns: Columns) -> pa.Table:
+    some = only(matched, names)
+    return with_queries(Matched(shown_rows(some.rows, columns), some.slots), names)
 
 
-def _rows_of_many(matched: Matched, names: Mapping[int, str]) -> pa.Table:
-    return with_queries(only(matched, names), names)
+def _source(ring: str, columns: Columns) -> str:
+    """What rows of a ring are known by: those of other columns by another name."""
+    if columns is None:
+        return ring
+    return f"{ring}-{hashlib.sha256(dump_columns(columns).encode()).hexdigest()[:8]}"

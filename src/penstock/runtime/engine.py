@@ -22,10 +22,12 @@ from penstock.language.ast import CreateQuery, Select
 from penstock.language.render import render
 from penstock.plan.bind import BoundQuery, bind
 from penstock.plan.catalog import Catalog, OptionValue, Stream, check_stream, did_you_mean
-from penstock.plan.codec import dumps
+from penstock.plan.codec import columns_from, dump_columns, dumps
 from penstock.plan.compose import compose
 from penstock.plan.composed import Composed
 from penstock.plan.explain import Sharing, explain_query
+from penstock.plan.input_order import with_ordered_inputs
+from penstock.plan.result_columns import shown_schema
 from penstock.plan.specs import SlotSpec
 from penstock.runtime.analyzer import Analyzer
 from penstock.runtime.datasource import register_sources
@@ -41,6 +43,7 @@ from penstock.runtime.sharing import sharing_of
 from penstock.runtime.sinks.files import FileSink
 from penstock.runtime.sinks.live import Subscribers, Subscription
 from penstock.runtime.sinks.log import ResultLog
+from penstock.runtime.sinks.matched import shown_rows
 from penstock.runtime.sinks.memory import MemorySink
 from penstock.runtime.sinks.pool import SinkPool
 from penstock.runtime.sinks.rows import json_lines
@@ -75,7 +78,12 @@ class Plan:
     select: Select
     bound: BoundQuery
     composed: Composed
-    outputs: Schema
+    ring_outputs: Schema
+
+    @property
+    def outputs(self) -> Schema:
+        """The query's own results: of those of its ring, in its own order and by its names."""
+        return shown_schema(self.composed.columns, self.ring_outputs)
 
 
 class Engine:
@@ -287,11 +295,12 @@ class Engine:
     def plan(self, select: Select, catalog: Catalog | None = None) -> Plan:
         """bind → compose, checked by Spark; changes nothing."""
         bound = bind(select, catalog or self.catalog)
-        streams = [given.stream for given in bound.inputs]
-        for stream, ref in zip(streams, select.streams, strict=True):
-            if self.bounded and is_endless(stream):
+        for given, ref in zip(bound.inputs, select.streams, strict=True):
+            if self.bounded and is_endless(given.stream):
                 hint = "give its generator an end: rows = 100000"
-                raise QueryError(f"stream {stream.name} never ends", hint, ref.span)
+                raise QueryError(f"stream {given.stream.name} never ends", hint, ref.span)
+        bound = with_ordered_inputs(bound)
+        streams = [given.stream for given in bound.inputs]
         composed = compose(bound, self.analyzer.type_of, self.analyzer.fold)
         outputs = self.analyzer.output_schema(composed.composition, *streams)
         return Plan(select, bound, composed, outputs)
@@ -317,9 +326,10 @@ class Engine:
                 raise EngineError(f"query {name} exists already", f"DROP QUERY {name} first")
             with self.registry.change():
                 ring = self._manager.allocate(
-                    plan.composed.composition, plan.outputs, replay=start == "earliest"
+                    plan.composed.composition, plan.ring_outputs, replay=start == "earliest"
                 )
-                slot = self.registry.add_query(name, text, ring.id, spec.dumps())
+                columns = dump_columns(plan.composed.columns)
+                slot = self.registry.add_query(name, text, ring.id, spec.dumps(), columns)
                 if callable(given):
                     self._functions[slot] = given
                 # before the commit: no epoch may carry a slot whose results have no way out
@@ -400,12 +410,14 @@ class Engine:
         """All rows kept for a query; see `Query.results`."""
         row = self.registry.query_by_slot(query.slot)
         ring = next(r for r in self.registry.rings() if r.id == row.ring)
-        tables = ResultLog(self.workspace.results(row.ring)).read(query.slot)
+        columns = columns_from(row.columns)
+        kept = ResultLog(self.workspace.results(row.ring)).read(query.slot)
+        tables = [shown_rows(rows, columns) for rows in kept]
         if (memory := self._memory.get(query.slot)) is not None:
             tables += memory.rows()
         if tables:
             return pa.concat_tables(tables)
-        return output_schema(ring).empty_table()
+        return shown_rows(output_schema(ring).empty_table(), columns)
 
     def subscribe(self, query: Query, limit: int = 10_000) -> Subscription:
         """Results of a query as they come; see `Query.subscribe`."""

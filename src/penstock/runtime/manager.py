@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.control.disorder import Disorder, has_begun
 from penstock.errors import EngineError
 from penstock.plan.catalog import Stream
-from penstock.plan.codec import composition_from, dumps
+from penstock.plan.codec import columns_from, composition_from, dumps
 from penstock.plan.explain import Place
 from penstock.plan.specs import Composition, SlotSpec
 from penstock.runtime.companions import Companions
@@ -195,7 +195,7 @@ class RingManager:
             self._outlets,
         )
         for query in self._registry.queries(row.id):
-            dispatcher.attach(query.slot, self._sink_of(query))
+            dispatcher.attach(query.slot, self._sink_of(query), columns_from(query.columns))
         checkpoint = str(self._workspace.checkpoint(row.id))
         self._rings[row.id] = Ring(row.id, composition, inputs, config, dispatcher, checkpoint)
 
@@ -378,7 +378,8 @@ class RingManager:
         with self.guard:
             self._idle_since.pop(ring, None)
             if ring in self._rings:
-                self._rings[ring].dispatcher.attach(query.slot, self._sink_of(query))
+                columns = columns_from(query.columns)
+                self._rings[ring].dispatcher.attach(query.slot, self._sink_of(query), columns)
 
     def expect(self, ring: str, slot: SlotSpec) -> None:
         """A slot is about to be published: `start_pending` makes sure that its ring serves it."""

@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS queries (
   ring TEXT NOT NULL, state TEXT NOT NULL, error TEXT, spec TEXT NOT NULL, sink TEXT NOT NULL,
   added INTEGER NOT NULL, dropped INTEGER, rows INTEGER NOT NULL DEFAULT 0,
   last_batch INTEGER NOT NULL DEFAULT -1, late INTEGER NOT NULL DEFAULT 0,
-  lost INTEGER NOT NULL DEFAULT 0);
+  lost INTEGER NOT NULL DEFAULT 0, columns TEXT NOT NULL DEFAULT '');
 CREATE UNIQUE INDEX IF NOT EXISTS live_names ON queries (name) WHERE dropped IS NULL;
 CREATE INDEX IF NOT EXISTS slots_by_ring ON queries (ring, added, dropped);
 CREATE INDEX IF NOT EXISTS live_by_ring ON queries (ring) WHERE dropped IS NULL;
@@ -84,6 +84,7 @@ class QueryRow:
     last_batch: int
     late: int
     lost: int
+    columns: str  # which of the ring's it shows; empty: all, as they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +132,16 @@ class Registry:
         self._bring_up_to_date()
 
     def _bring_up_to_date(self) -> None:
-        """Workspaces of before counted as late only what was lost, and had no clocks."""
+        """Workspaces of before counted as late only what was lost, and had no clocks.
+
+        Their queries show the columns of their rings as they are.
+        """
         with self.change() as db:
             if "lost" not in self._columns("queries"):
                 db.execute("ALTER TABLE queries ADD COLUMN lost INTEGER NOT NULL DEFAULT 0")
                 db.execute("UPDATE queries SET lost = late")
+            if "columns" not in self._columns("queries"):
+                db.execute("ALTER TABLE queries ADD COLUMN columns TEXT NOT NULL DEFAULT ''")
             if "previous_max_us" in self._columns("epochs"):
                 db.execute("ALTER TABLE epochs RENAME COLUMN previous_max_us TO clock_us")
 
@@ -299,13 +305,13 @@ class Registry:
         rows = self._rows("SELECT seq FROM sqlite_sequence WHERE name = 'queries'")
         return int(rows[0][0]) + 1 if rows else 1
 
-    def add_query(self, name: str, text: str, ring: str, sink: str) -> int:
+    def add_query(self, name: str, text: str, ring: str, sink: str, columns: str = "") -> int:
         """Take a slot; it is live only once `publish` gives it a spec and a version."""
         with self.change() as db:
             cursor = db.execute(
-                "INSERT INTO queries (name, text, ring, state, spec, sink, added)"
-                " VALUES (?, ?, ?, 'running', '', ?, 0)",
-                (name, text, ring, sink),
+                "INSERT INTO queries (name, text, ring, state, spec, sink, columns, added)"
+                " VALUES (?, ?, ?, 'running', '', ?, ?, 0)",
+                (name, text, ring, sink, columns),
             )
             return int(cursor.lastrowid or 0)
 

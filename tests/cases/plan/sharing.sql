@@ -81,7 +81,6 @@ SELECT S.room FROM Sensors S [NOW], Doors D [NOW] WHERE S.id = D.id AND (S.ok OR
 SELECT S.room FROM Sensors S [NOW DRATIO 1%], Doors D [NOW] WHERE S.id = D.id;
 SELECT S.room FROM Sensors S [NOW], Doors D [NOW DRATIO 1%] WHERE S.id = D.id;
 SELECT S.room FROM Sensors S [NOW WATTR arrived], Doors D [NOW] WHERE S.id = D.id;
-SELECT S.room FROM Doors D [NOW], Sensors S [NOW] WHERE S.id = D.id;
 SELECT S.room FROM Sensors S [NOW], Doors D [NOW] WHERE S.id + 1 = D.id;
 SELECT S.room FROM Sensors S [NOW], Doors D [NOW] WHERE S.id + 1 = D.id AND S.id > 1;
 SELECT S.room FROM Sensors S [NOW], Doors D [NOW] WHERE S.id + 1 = D.id AND S.id > 2
@@ -98,7 +97,7 @@ SELECT S.room FROM Sensors S, Doors D [NOW] WHERE S.id < D.id
 -- apart: another select list
 SELECT id FROM Sensors;
 SELECT temp FROM Sensors;
-SELECT id AS i FROM Sensors;
+SELECT id + 1 AS id FROM Sensors;
 SELECT id, temp FROM Sensors
 
 -- apart: another stream

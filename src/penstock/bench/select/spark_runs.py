@@ -149,8 +149,9 @@ def _add_queries_ms(running: Running) -> float | None:
 
 def _read_log(log: Path) -> pa.Table:
     schema = pa.schema([("id", pa.int64()), ("__slots", pa.list_(pa.int32()))])
-    tables = [pa.ipc.open_file(path).read_all().cast(schema) for path in log.glob("*.arrow")]
-    return pa.concat_tables([schema.empty_table(), *tables])
+    tables = [pa.ipc.open_file(path).read_all() for path in log.glob("*.arrow")]
+    named = [table.rename_columns(schema.names).cast(schema) for table in tables]
+    return pa.concat_tables([schema.empty_table(), *named])
 
 
 def _last_written(log: Path) -> float:

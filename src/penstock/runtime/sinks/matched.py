@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.plan.specs import Shown
+
 QUERIES_COLUMN = "_queries"
 
 
@@ -23,7 +25,7 @@ class Matched:
 
 
 def matched_rows(results: pa.Table, names: Sequence[str]) -> Matched:
-    """A ring's results under the users' names; window rows have one slot, tuples a list."""
+    """A ring's results under the names of its columns; window rows have one slot, tuples a list."""
     results = results.combine_chunks()
     if "__slot" in results.schema.names:
         values = results.column("__slot").chunk(0).cast(pa.int32())
@@ -36,6 +38,13 @@ def matched_rows(results: pa.Table, names: Sequence[str]) -> Matched:
         rows = results.drop_columns(["__slots"])
     slots = pa.ListArray.from_arrays(pa.array(offsets), values)
     return Matched(rows.rename_columns(list(names)), slots)
+
+
+def shown_rows(rows: pa.Table, columns: Sequence[Shown] | None) -> pa.Table:
+    """The columns that a query shows, under its names; None: all as they are."""
+    if columns is None:
+        return rows
+    return rows.select([c.place for c in columns]).rename_columns([c.name for c in columns])
 
 
 def rows_by_slot(slots: pa.ListArray) -> dict[int, npt.NDArray[np.int64]]:
