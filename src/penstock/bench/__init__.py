@@ -19,10 +19,11 @@ NAMES = {
     "select": "up to 100,000 selections in one pass, against native Structured Streaming and NumPy",
     "join": "m-way joins on a bit-vector hash table, against MJoin and chained hash joins",
     "geofence": "points among up to 10,000 polygons, against shapely's STRtree and row by row",
+    "rings": "threads for a thousand queries: rings against a thread per operator, query or part",
     "disorder": "drop ratio, latency and buffer of every estimator, on replayed streams",
     "register": "a thousand queries registered and dropped one by one on a running stream",
 }
-PLOTTED = ("select", "join", "geofence", "disorder")
+PLOTTED = ("select", "join", "geofence", "rings", "disorder")
 
 
 def run(
