@@ -15,6 +15,7 @@ from penstock.control.triggers import TriggerFacts, pause_ms
         (TriggerFacts(50, 0, 0), 200),
         (TriggerFacts(250, 0, 0), 0),  # it needs all its time
         (TriggerFacts(50, 1, 0), 0),  # more comes than it takes
+        (TriggerFacts(250, 0, 0.4), 0),  # and the last micro-batch has just ended
         (TriggerFacts(250, 0, 1), 200),  # it needed its time, but nothing has come since
         (TriggerFacts(50, 0, 10), 1000),
         (TriggerFacts(50, 0, 3600), 5000),

@@ -16,7 +16,10 @@ _OF_QUIET = 0.1
 
 @dataclass(frozen=True, slots=True)
 class TriggerFacts:
-    """batch_ms: of recent micro-batches with tuples. quiet_s: since the last tuple."""
+    """batch_ms: of recent micro-batches with tuples. quiet_s: since the last of them began.
+
+    backlog_per_s: tuples by which what waits at the source grows.
+    """
 
     batch_ms: float
     backlog_per_s: float
@@ -30,6 +33,8 @@ def pause_ms(facts: TriggerFacts, trigger_ms: float, longest_ms: float) -> float
     >>> pause_ms(loaded, 200, 5000), pause_ms(idle, 200, 5000)
     (200, 3000.0)
     """
-    if facts.backlog_per_s > 0 or (not facts.quiet_s and facts.batch_ms >= trigger_ms):
+    quiet_ms = 1000 * facts.quiet_s
+    needs_all = facts.batch_ms >= trigger_ms and quiet_ms <= facts.batch_ms + trigger_ms
+    if facts.backlog_per_s > 0 or needs_all:
         return 0.0
-    return max(trigger_ms, min(longest_ms, 1000 * _OF_QUIET * facts.quiet_s))
+    return max(trigger_ms, min(longest_ms, _OF_QUIET * quiet_ms))

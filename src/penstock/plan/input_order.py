@@ -15,8 +15,7 @@ from penstock.plan.normal import oriented
 def with_ordered_inputs(query: BoundQuery) -> BoundQuery:
     """The query with its inputs by stream; those of one stream by what the query says of them.
 
-    Of two inputs of which the same is said the first in FROM comes first: which one that is makes
-    no difference to the ring.
+    Of two inputs of one stream of which the same is said the first in FROM comes first.
     """
     if len(query.inputs) == 1:
         return query

@@ -1,8 +1,7 @@
 """One form for what may be written in several ways, so that queries which say the same are equal.
 
 Only what cannot change a result is brought to one form: parentheses around a column, the sides of a
-comparison. Conditions of a WHERE need none of it: as value sets they
-are in normal form already.
+comparison. Conditions that become value sets need none of it: those are in normal form already.
 """
 
 from __future__ import annotations
