@@ -19,6 +19,7 @@ from penstock.control.backup import (
     is_entry_loaded,
     is_measured,
     is_overloaded,
+    is_overloaded_when_full,
     processing_rate,
     time_to_overflow,
     trim_end,
@@ -95,6 +96,13 @@ def test_only_adaptive_queues_change_what_they_do(mode) -> None:
     assert when_full(mode) == ("lose" if mode == "plain" else "wait")
 
 
+def test_a_full_queue_is_overloaded_before_anybody_measures() -> None:
+    assert is_overloaded_when_full(RULES)
+    assert is_overloaded(False, LoadFacts(RULES.capacity, 1.0, 0.0, ()), RULES)
+    assert not is_overloaded_when_full(PAPER)
+    assert not is_overloaded_when_full(replace(RULES, mode="block"))
+
+
 @pytest.mark.parametrize("overloaded", [True, False])
 def test_without_its_backup_server_an_adaptive_queue_blocks(overloaded: bool) -> None:
     assert acting_mode("adaptive", overloaded, backup_answers=False) == "block"
@@ -105,7 +113,7 @@ def test_nothing_is_trimmed_that_somebody_needs(trimmed, levels, end) -> None:
     safe = [low for low, _ in levels]
     until = trim_end(trimmed, safe, end)
     assert until >= trimmed
-    assert until == trimmed or all(until <= low for low in safe)
+    assert until == trimmed or all(until <= low for low in [*safe, end])
     assert trim_end(until, safe, end) == until
     if not levels:
         assert until == max(trimmed, end)

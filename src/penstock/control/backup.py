@@ -30,6 +30,7 @@ HORIZON_S = 2.0
 _CALM_HORIZONS = 4.0
 _CALM_SHARE = 0.5
 _STANDARD_SHARE = 0.7  # of the capacity, arriving within a second: 3.5 MB of 5 MB in the paper
+_ENTRY_SHARE = 0.5  # of the standard load: an entry so loaded has the fan-out queues measured
 _QUIET_SHARE = 0.8  # of the load from which fan-out queues are measured
 
 
@@ -45,6 +46,10 @@ class BackupRules:
     @property
     def standard_load(self) -> float:
         return _STANDARD_SHARE * self.capacity
+
+    @property
+    def entry_load(self) -> float:
+        return _ENTRY_SHARE * self.standard_load
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,11 @@ def acting_mode(mode: Mode, overloaded: bool, backup_answers: bool) -> Acting:
     return "backup" if overloaded else "upstream"
 
 
+def is_overloaded_when_full(rules: BackupRules) -> bool:
+    """A full queue overflows now, measured or not; the paper's trigger knows nothing of space."""
+    return rules.mode == "adaptive" and rules.trigger == "overflow"
+
+
 def when_full(mode: Mode) -> Refusal:
     return "lose" if mode == "plain" else "wait"
 
@@ -124,9 +134,10 @@ def handover_end(kept_from: int, delivered: Iterable[int]) -> int:
 def trim_end(trimmed: int, safe: Iterable[int], end: int) -> int:
     """Positions below are needed by nobody: down to the lowest level-1 acknowledgement.
 
-    A queue without downstream keeps nothing. What is trimmed never comes back.
+    A queue without downstream keeps nothing. What is trimmed never comes back. A downstream may be
+    ahead of the queue: then its upstream was rolled back, and replays.
     """
-    return max(trimmed, min(safe, default=end))
+    return max(trimmed, min((end, *safe)))
 
 
 def is_entry_loaded(before: bool, load: float, threshold: float) -> bool:
