@@ -54,7 +54,7 @@ def test_the_version_is_one_line() -> None:
 def test_help_names_every_command() -> None:
     code, out, _ = invoke("--help")
     assert code == 0
-    for command in ("run", "sql", "explain", "demo", "doctor", "bench"):
+    for command in ("run", "sql", "explain", "demo", "doctor", "node", "bench"):
         assert f" {command} " in out
 
 

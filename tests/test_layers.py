@@ -46,6 +46,11 @@ def test_importing_kernels_and_control_loads_neither_spark_nor_the_parser() -> N
     assert loaded_by(modules_of(ARRAYS), {"pyspark", "sqlglot", "penstock.runtime"}) == set()
 
 
+def test_importing_the_exchange_loads_no_spark() -> None:
+    suspects = {"pyspark", "numba", "sqlglot", "penstock.runtime"}
+    assert loaded_by(modules_of(("penstock.exchange",)), suspects) == set()
+
+
 @pytest.mark.parametrize("name", ["utils", "helpers", "common", "base", "core", "misc"])
 def test_no_module_is_named_after_nothing(name: str) -> None:
     assert [m for m in MODULES if m.rsplit(".", 1)[-1] == name] == []

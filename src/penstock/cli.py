@@ -143,6 +143,50 @@ def doctor(workspace: WorkspaceOption = None) -> None:
 
 
 @app.command()
+def node(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where the queues are kept.", file_okay=False)
+    ],
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0: any free one.", min=0, max=65535)] = 0,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The token that nodes and clients share, else DIR/token; made if missing.",
+        ),
+    ] = None,
+    backup: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI", help="Backup server: a node's grpc://host:port, or a directory."
+        ),
+    ] = None,
+    backup_gb: Annotated[
+        float,
+        typer.Option(help="Most that is kept for others, or in a directory.", min=0.001),
+    ] = 16.0,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Measure shared queues only while an entry is loaded.")
+    ] = False,
+    tell: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URI", help="A node to tell when an entry here is loaded."),
+    ] = None,
+) -> None:
+    """Hold queues of derived streams in a process of its own, until Ctrl-C or SIGTERM."""
+
+    def work() -> int:
+        from penstock.console.node import NodeOptions, run_node
+
+        nbytes, told = int(backup_gb * 1024**3), tuple(tell or ())
+        options = NodeOptions(host, port, token_file, backup, nbytes, partial, told)
+        return run_node(directory, options)
+
+    raise typer.Exit(guarded(work))
+
+
+@app.command()
 def bench(
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="Without a name, the list.")] = "",
     quick: Annotated[bool, typer.Option("--quick", help="A short run, for a first look.")] = False,
