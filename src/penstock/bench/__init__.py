@@ -21,9 +21,10 @@ NAMES = {
     "geofence": "points among up to 10,000 polygons, against shapely's STRtree and row by row",
     "rings": "threads for a thousand queries: rings against a thread per operator, query or part",
     "disorder": "drop ratio, latency and buffer of every estimator, on replayed streams",
+    "backup": "loss, recovery and cost of upstream backup between nodes, with kills; no Spark",
     "register": "a thousand queries registered and dropped one by one on a running stream",
 }
-PLOTTED = ("select", "join", "geofence", "rings", "disorder")
+PLOTTED = ("select", "join", "geofence", "rings", "disorder", "backup")
 
 
 def run(

@@ -130,12 +130,16 @@ class NodeClient:
             raise BatchTooLarge(f"a single tuple has {piece.nbytes:,} bytes")
         wait_s = min(_WAITING_SHARE * self._to.call_s, max(0.0, left_s), LONGEST_WAIT_S)
         about = {"piece": piece.number, "last": piece.last, "nbytes": piece.nbytes}
-        message = {**key, **about, "wait_s": wait_s}
+        self._put_once({**key, **about, "wait_s": wait_s}, schema, piece.batches)
+
+    def _put_once(
+        self, message: Mapping[str, Any], schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+    ) -> None:
         descriptor = flight.FlightDescriptor.for_command(wire.dump(message))
         with self._to.one() as client, self._to.errors():
             writer, answers = client.do_put(descriptor, schema, self._to.options())
             with writer:
-                for batch in piece.batches:
+                for batch in batches:
                     writer.write_batch(batch)
                 writer.done_writing()
                 if answers.read() is None:

@@ -1,0 +1,84 @@
+"""Nodes as processes of their own, for measuring and for killing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from penstock.exchange.client import NodeClient
+from penstock.exchange.failures import ExchangeError
+from penstock.exchange.wire import NodeAddress
+
+_TOKEN = "a token for one run"
+_PATIENCE_S = 60.0
+
+
+class NodeProcess:
+    """`penstock node` on a directory; it can be killed and started again at the same address."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        directory.mkdir(parents=True)
+        (directory / "token").write_text(_TOKEN)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        program = [sys.executable, "-m", "penstock.cli", "node", str(directory)]
+        self._command = [*program, "--port", str(port), *options]
+        self.address = NodeAddress(f"grpc://127.0.0.1:{port}", _TOKEN)
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def wait(self) -> None:
+        """Until it answers."""
+        with self.client(patience_s=_PATIENCE_S) as client:
+            client.stats()
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait()
+
+    def client(self, **options: float) -> NodeClient:
+        return NodeClient(self.address, **options)  # type: ignore[arg-type]
+
+    def cpu_s(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def with_backup(directory: Path) -> tuple[NodeProcess, NodeProcess]:
+    """A node and its backup server, both answering."""
+    backup = NodeProcess(directory / "backup")
+    node = NodeProcess(
+        directory / "node",
+        "--backup",
+        backup.address.uri,
+        "--token-file",
+        str(directory / "node" / "token"),
+    )
+    for one in (backup, node):
+        one.wait()
+    return node, backup
+
+
+def patiently_until(condition, patience_s: float = _PATIENCE_S) -> None:
+    deadline = time.monotonic() + patience_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise ExchangeError("nothing happened for too long")
+        time.sleep(0.01)
