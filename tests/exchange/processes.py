@@ -1,7 +1,8 @@
-"""Nodes as processes of their own, as `penstock node` starts them; killed with SIGKILL."""
+"""Nodes as processes of their own, killed with SIGKILL; and what tests ask of any node."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -12,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.exchange.client import NodeClient
-from penstock.exchange.wire import NodeAddress
+from penstock.exchange.wire import NodeAddress, QueueRef
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "a token for tests"
@@ -69,3 +70,21 @@ class NodeProcess:
 
 def batch_of(values: list[int]) -> pa.RecordBatch:
     return pa.record_batch([pa.array(values, pa.int64())], schema=SCHEMA)
+
+
+def write(client: NodeClient, queue: QueueRef, batch: int, *partitions: list[int]) -> None:
+    for number, values in enumerate(partitions):
+        client.put(queue, "ring", batch, number, SCHEMA, [batch_of(values)])
+    client.commit(queue, "ring", batch, len(partitions))
+
+
+def values(client: NodeClient, queue: QueueRef, start: int, end: int) -> list[int]:
+    found = client.fetch(queue, start, end)
+    return [n for _, batch in found for n in batch.column(0).to_pylist()]
+
+
+def state(client: NodeClient) -> str:
+    """All of a node that may not change by itself."""
+    queues = client.stats()["queues"].values()
+    kept = ("first", "end", "used_bytes", "staged", "consumers", "rings", "disk_bytes")
+    return json.dumps([{key: queue[key] for key in kept} for queue in queues])
