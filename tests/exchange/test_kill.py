@@ -150,7 +150,8 @@ def test_without_its_backup_server_a_queue_blocks_and_goes_back_when_it_returns(
             write(patient, queue, again)
             patient.acknowledge(queue, "fast", patient.latest(queue), 1)
         seen = patient.describe(queue)
-        assert (seen["acting"], seen["lost_rows"]) == ("backup", 0)
+        assert (seen["backup_answers"], seen["lost_rows"]) == (True, 0)
+        assert seen["kept_from"] > 0
         assert read(patient, queue, 0, patient.latest(queue)) == numbers(batch + 20)
         backup.kill()
         with pytest.raises(BackupGone):
@@ -205,9 +206,10 @@ def test_a_node_whose_files_may_not_grow_refuses_and_keeps_what_it_has(tmp_path:
         assert read(client, queue, 0, client.latest(queue)) == numbers(batch)
         node.kill()
         node.start()
+        patient = node.client()
         for again in range(batch, batch + 5):
-            write(client, queue, again)
-        assert read(client, queue, 0, client.latest(queue)) == numbers(batch + 5)
+            write(patient, queue, again)
+        assert read(patient, queue, 0, patient.latest(queue)) == numbers(batch + 5)
     node.kill()
 
 

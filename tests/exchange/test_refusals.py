@@ -79,8 +79,9 @@ def test_malformed_messages_are_refused_and_change_nothing(
     descriptor = flight.FlightDescriptor.for_command(body)
     writer, answers = raw.do_put(descriptor, SCHEMA, options)
     writer.done_writing()
-    with pytest.raises((flight.FlightServerError, pa.ArrowException)):
-        answers.read()
+    assert answers.read() is None
+    with pytest.raises(flight.FlightServerError):
+        writer.close()
     assert state(client) == before
 
 
