@@ -25,7 +25,7 @@ from penstock.exchange.client import NodeClient
 from penstock.exchange.wire import QueueRef
 
 Row = dict[str, Value]
-_CAPACITY = 200_000
+_CAPACITY = 300_000
 _ROWS = 500
 _PAUSE_S = 0.01
 _SLOW_S = 0.03
@@ -104,12 +104,13 @@ def kill_rows(kills: int, seed: int, directory: Path) -> list[Row]:
         ]
         with _running(node, backup, downstreams):
             upstream = Upstream(client, queue)
-            killed = _kill(kills, rng, node, backup, downstreams)
+            patiently_until(lambda: all(any(one.out.iterdir()) for one in downstreams))
+            killed = _kill(kills, rng, node, backup, downstreams, upstream)
             upstream.finish()
             handed = client.describe(queue)
             last = client.latest(queue)
             patiently_until(lambda: client.describe(queue)["first"] == last, 300.0)
-    missed = [_missed(at, upstream.committed_s) for what, at in killed if what == "node"]
+    missed = [seconds for what, seconds in killed if what == "node"]
     found = [received(one.out) for one in downstreams]
     counts: dict[str, int] = {}
     for what, _ in killed:
@@ -148,19 +149,20 @@ def _kill(
     node: NodeProcess,
     backup: NodeProcess,
     downstreams: list[Downstream],
+    upstream: Upstream,
 ) -> list[tuple[str, float]]:
-    """What was killed when; each victim is started again at once."""
+    """What was killed, and after how many seconds the upstream went on; all start again at once."""
     killed = []
     for _ in range(kills):
         time.sleep(rng.uniform(*_BETWEEN_S))
         what = rng.choice(("node", "backup", "consumer"))
         victim = {"node": node, "backup": backup}.get(what) or rng.choice(downstreams)
-        at = time.perf_counter()
+        began = time.perf_counter()
         victim.kill()
+        committed = len(upstream.committed_s)
         victim.start()
-        killed.append((what, at))
-        if what == "node":
-            node.wait()
+        patiently_until(lambda before=committed: len(upstream.committed_s) > before + 1)
+        killed.append((what, time.perf_counter() - began))
     return killed
 
 
@@ -170,9 +172,3 @@ def received(out: Path) -> np.ndarray:
     return np.concatenate(
         [np.empty(0, np.int64), *(np.frombuffer(path.read_bytes(), np.int64) for path in files)]
     )
-
-
-def _missed(killed_s: float, committed_s: list[float]) -> float:
-    """How long after a kill the next micro-batch was committed."""
-    later = int(np.searchsorted(committed_s, killed_s))
-    return committed_s[later] - killed_s if later < len(committed_s) else np.nan
