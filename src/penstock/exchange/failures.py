@@ -86,8 +86,8 @@ class NodeBusy(ExchangeError):
     code = "busy"
 
 
-_KINDS: tuple[type[ExchangeError], ...] = tuple(ExchangeError.__subclasses__())
-_BY_CODE: dict[str, type[ExchangeError]] = {kind.code: kind for kind in (ExchangeError, *_KINDS)}
+_KINDS: list[type[ExchangeError]] = [ExchangeError, *ExchangeError.__subclasses__()]
+_BY_CODE = {kind.code: kind for kind in _KINDS}
 
 
 def to_wire(error: ExchangeError) -> bytes:

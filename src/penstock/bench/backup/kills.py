@@ -139,8 +139,10 @@ def _running(
             one.start()
         yield
     finally:
-        for process in (*downstreams, node, backup):
-            process.kill()
+        for one in downstreams:
+            one.kill()
+        node.kill()
+        backup.kill()
 
 
 def _kill(

@@ -102,7 +102,7 @@ class Standby:
 
 
 def scheme_rows(turns: int, directory: Path) -> list[Row]:
-    rows = []
+    rows: list[Row] = []
     for name in ("plain", "adaptive", "passive", "active"):
         runs = [_one(name, directory / f"{name}{turn}", turn) for turn in range(turns)]
         times = [run["recovery_s"] for run in runs]
