@@ -64,6 +64,13 @@ class NodeProcess:
         self.process.send_signal(signal.SIGKILL)
         self.process.communicate(timeout=30)
 
+    def __enter__(self) -> NodeProcess:
+        self.wait_until_up()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
     def client(self, **options: float) -> NodeClient:
         return NodeClient(self.address, **options)  # type: ignore[arg-type]
 

@@ -31,15 +31,11 @@ ROWS = 500
 
 @contextmanager
 def with_backup(directory: Path) -> Iterator[tuple[NodeProcess, NodeProcess]]:
-    backup = NodeProcess(directory / "backup")
-    node = NodeProcess(directory / "node", "--backup", backup.address.uri)
-    try:
-        for one in (backup, node):
-            one.wait_until_up()
+    with (
+        NodeProcess(directory / "backup") as backup,
+        NodeProcess(directory / "node", "--backup", backup.address.uri) as node,
+    ):
         yield node, backup
-    finally:
-        node.kill()
-        backup.kill()
 
 
 def write(client: NodeClient, queue: QueueRef, batch: int) -> None:
@@ -107,9 +103,7 @@ def test_nodes_and_backups_killed_at_random_lose_and_repeat_nothing(tmp_path: Pa
 
 
 def test_a_killed_consumer_goes_on_behind_what_it_made_safe(tmp_path: Path) -> None:
-    node = NodeProcess(tmp_path / "node")
-    node.wait_until_up()
-    with node.client() as client:
+    with NodeProcess(tmp_path / "node") as node, node.client() as client:
         queue = client.create("q", SCHEMA)
         client.register(queue, "reader")
         about = [node.address.uri, node.address.token, queue.name, queue.incarnation, "reader"]
@@ -130,7 +124,6 @@ def test_a_killed_consumer_goes_on_behind_what_it_made_safe(tmp_path: Path) -> N
             time.sleep(0.05)
         consumer.kill()
         consumer.wait()
-    node.kill()
     assert sorted(int(path.stem) for path in out.glob("*.n")) == list(range(80))
 
 
@@ -161,9 +154,7 @@ def test_without_its_backup_server_a_queue_blocks_and_goes_back_when_it_returns(
 def test_a_lost_directory_is_told_and_a_replay_from_the_safe_batch_repeats_nothing(
     tmp_path: Path,
 ) -> None:
-    node = NodeProcess(tmp_path / "node")
-    node.wait_until_up()
-    with node.client() as client:
+    with NodeProcess(tmp_path / "node") as node, node.client() as client:
         queue = client.create("q", SCHEMA)
         for name in ("fast", "slow"):
             client.register(queue, name)
@@ -191,13 +182,10 @@ def test_a_lost_directory_is_told_and_a_replay_from_the_safe_batch_repeats_nothi
         slow += read(client, again, 4, client.latest(again))
         assert fast == numbers(8)
         assert slow == numbers(8)
-    node.kill()
 
 
 def test_a_node_whose_files_may_not_grow_refuses_and_keeps_what_it_has(tmp_path: Path) -> None:
-    node = NodeProcess(tmp_path / "node")
-    node.wait_until_up()
-    with node.client(patience_s=1) as client:
+    with NodeProcess(tmp_path / "node") as node, node.client(patience_s=1) as client:
         queue = client.create("q", SCHEMA)
         client.register(queue, "reader")
         resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (30_000, 30_000))
@@ -210,13 +198,10 @@ def test_a_node_whose_files_may_not_grow_refuses_and_keeps_what_it_has(tmp_path:
         for again in range(batch, batch + 5):
             write(patient, queue, again)
         assert read(patient, queue, 0, patient.latest(queue)) == numbers(batch + 5)
-    node.kill()
 
 
 def test_a_damaged_file_is_named_and_nothing_is_served_from_it(tmp_path: Path) -> None:
-    node = NodeProcess(tmp_path / "node")
-    node.wait_until_up()
-    with node.client() as client:
+    with NodeProcess(tmp_path / "node") as node, node.client() as client:
         queue = client.create("q", SCHEMA)
         client.register(queue, "reader")
         write(client, queue, 0)
@@ -226,7 +211,6 @@ def test_a_damaged_file_is_named_and_nothing_is_served_from_it(tmp_path: Path) -
         log.write_bytes(data)
         with pytest.raises(DiskFailed, match=r"000000000000\.log is damaged at byte"):
             read(client, queue, 0, 2)
-    node.kill()
 
 
 def test_a_node_says_where_it_listens_and_stops_cleanly(tmp_path: Path) -> None:
