@@ -88,27 +88,18 @@ def _splits(group: Sequence[RingFacts], limits: Limits) -> list[RingDecision]:
 def given_away(slots: Sequence[SlotFacts]) -> tuple[SlotFacts, ...]:
     """About half of the slots' costs in few slots; nothing of a single one.
 
-    The costliest first, as long as they stay within the half; if that takes more than the other
-    part would, the other part goes.
+    The costliest first, each to the part that has less so far; the part of fewer slots goes.
 
     >>> [s.slot for s in given_away([SlotFacts(n, c) for n, c in enumerate((1, 5, 1, 1, 1, 1))])]
     [1]
     """
-    if len(slots) < 2:
-        return ()
-    half = sum(slot.cost for slot in slots) / 2
-    ranked = sorted(slots, key=lambda s: (-s.cost, s.slot))
-    moved: list[SlotFacts] = []
-    rest: list[SlotFacts] = []
-    cost = 0.0
-    for slot in ranked:
-        if cost + slot.cost <= half:
-            moved.append(slot)
-            cost += slot.cost
-        else:
-            rest.append(slot)
-    fewer = moved if 0 < len(moved) <= len(rest) else rest
-    return tuple(fewer) if len(fewer) < len(slots) else ()
+    parts: tuple[list[SlotFacts], list[SlotFacts]] = ([], [])
+    costs = [0.0, 0.0]
+    for slot in sorted(slots, key=lambda s: (-s.cost, s.slot)):
+        lesser = int(costs[1] < costs[0])
+        parts[lesser].append(slot)
+        costs[lesser] += slot.cost
+    return tuple(min(parts, key=len)) if len(slots) > 1 else ()
 
 
 def _with_room(rings: Iterable[RingFacts], cost: float, limits: Limits) -> str | None:
