@@ -99,7 +99,8 @@ def given_away(slots: Sequence[SlotFacts]) -> tuple[SlotFacts, ...]:
         lesser = int(costs[1] < costs[0])
         parts[lesser].append(slot)
         costs[lesser] += slot.cost
-    return tuple(min(parts, key=len)) if len(slots) > 1 else ()
+    fewer = parts[0] if len(parts[0]) <= len(parts[1]) else parts[1]
+    return tuple(fewer) if len(slots) > 1 else ()
 
 
 def _with_room(rings: Iterable[RingFacts], cost: float, limits: Limits) -> str | None:
