@@ -31,7 +31,7 @@ _KEPT = ("results", "memory")  # sinks whose rows the engine can give back
 
 
 def settings_of(pairs: Iterable[str]) -> dict[str, str]:
-    """`key=value` options, checked before anything starts."""
+    """`key=value` options, checked before anything starts; a value may be quoted as in SET."""
     from penstock.runtime.settings import Settings
 
     settings = {}
@@ -39,9 +39,14 @@ def settings_of(pairs: Iterable[str]) -> dict[str, str]:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise PenstockError(f"--set {pair} is not key=value", "write --set trigger='1 s'")
-        settings[key.strip()] = value.strip()
+        settings[key.strip()] = _unquoted(value.strip())
     Settings().changed(settings)
     return settings
+
+
+def _unquoted(value: str) -> str:
+    quoted = len(value) > 1 and value[0] == value[-1] == "'"
+    return value[1:-1] if quoted else value
 
 
 def run_file(

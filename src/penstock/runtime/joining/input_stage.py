@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +33,7 @@ _MOST_ROWS, _MOST_BYTES = 1_000_000, 2**28  # that wait to be packed
 
 
 @dataclass(slots=True)
-class InputStage(Stage):
+class InputStage(Stage, ABC):
     """Tests and selects tuples; those that are left are shipped in one of two ways.
 
     A tuple behind the punctuation is late: partners that came before may be forgotten. It is lost
@@ -83,11 +84,11 @@ class InputStage(Stage):
         slots = self.selection.slot_numbers.astype(np.int32)[positions]
         return kept, pa.ListArray.from_arrays(offsets, pa.array(slots))
 
+    @abstractmethod
     def _chunk(
         self, batch: pa.RecordBatch, ts_us: Ints, rows: Ints, positions: Ints, closed_us: int
     ) -> pa.RecordBatch:
         """The tuples of these rows as they are shipped, with their slots."""
-        raise NotImplementedError
 
 
 @dataclass(slots=True)
