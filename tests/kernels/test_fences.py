@@ -13,8 +13,9 @@ from shapely import Geometry
 from tests import reference
 
 from penstock.errors import PenstockError
+from penstock.geometry import LON_LAT, PLANE, first_fault
 from penstock.kernels import fence_grid
-from penstock.kernels.fences import LON_LAT, PLANE, Fences, Located, Relation, first_fault
+from penstock.kernels.fences import Fences, Located, Relation
 
 RELATIONS: tuple[Relation, ...] = ("within", "intersects")
 

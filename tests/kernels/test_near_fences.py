@@ -11,7 +11,7 @@ from shapely import Geometry
 from tests.kernels.test_fences import moved, pairs, polygons, probes, usable
 
 from penstock.errors import PenstockError
-from penstock.kernels.fences import LON_LAT, PLANE
+from penstock.geometry import LON_LAT, PLANE
 from penstock.kernels.near_fences import NearFences
 
 

@@ -14,7 +14,8 @@ import shapely
 from shapely import Geometry
 
 from penstock.errors import PenstockError
-from penstock.kernels.fences import LON_LAT, PLANE, Bounds, Fences, Located, first_fault
+from penstock.geometry import LON_LAT, PLANE, Bounds, first_fault
+from penstock.kernels.fences import Fences, Located
 from penstock.kernels.jit import Doubles, Flags, Ints
 
 _OFF = 0.05  # of the distance

@@ -26,7 +26,7 @@ from shapely import Geometry
 from shapely.geometry import shape
 
 from penstock.errors import PenstockError
-from penstock.kernels.fences import LON_LAT, PLANE, Bounds, first_fault
+from penstock.geometry import LON_LAT, PLANE, Bounds, first_fault
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 ENDINGS = (".geojson", ".json", *DELIMITERS, ".parquet")

@@ -9,7 +9,7 @@ import shapely
 from shapely import Geometry
 
 from penstock.bench.real_data import data_file
-from penstock.kernels.fences import LON_LAT, PLANE, Bounds
+from penstock.geometry import LON_LAT, PLANE, Bounds
 from penstock.kernels.jit import Doubles
 
 VERTICES = 20
