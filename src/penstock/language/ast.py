@@ -108,6 +108,15 @@ class StartsWith:
 
 
 @dataclass(frozen=True, slots=True)
+class SpatialCall:
+    """A call of a spatial function that penstock evaluates itself; `name` is lower case."""
+
+    name: str
+    arguments: tuple[Expr, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregate:
     """An aggregate call; `name` is lower case; COUNT(*) has no arguments."""
 
@@ -138,6 +147,7 @@ Expr = (
     | IsNull
     | Like
     | StartsWith
+    | SpatialCall
     | Aggregate
     | Opaque
 )

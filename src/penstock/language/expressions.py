@@ -26,11 +26,12 @@ from penstock.language.ast import (
     Opaque,
     Operator,
     Or,
+    SpatialCall,
     StartsWith,
 )
 from penstock.language.columns import find_columns
 from penstock.language.cursor import Cursor, span_of, split_at_commas
-from penstock.language.functions import AGGREGATES
+from penstock.language.functions import AGGREGATES, SPATIAL
 from penstock.language.spelling import LIKES, STOPS, gap, number_value, spelling
 from penstock.language.tokens import Token, decode_string
 
@@ -278,7 +279,14 @@ class _Reader(Cursor):
             arguments = self._list(start + 2, end - 1)
             if len(arguments) == 2:
                 return StartsWith(*arguments, span)
+        if self._is_spatial(start) and self._closing(start + 1) == end - 1:
+            return SpatialCall(first.name.lower(), self._list(start + 2, end - 1), span)
         return self._opaque(range(start, end))
+
+    def _is_spatial(self, index: int) -> bool:
+        token, following = self.tokens[index], self.tokens[index + 1 : index + 2]
+        called = bool(following) and following[0].is_symbol("(")
+        return called and token.is_name and token.name.lower() in SPATIAL
 
     def _closing(self, opening: int) -> int:
         depth = 0

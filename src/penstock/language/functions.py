@@ -1,4 +1,4 @@
-"""What is known about Spark's functions without asking Spark.
+"""What is known about functions without asking Spark.
 
 `AGGREGATES` is read off Spark 4.3's function registry: the group `agg_funcs`, and the aggregate
 functions that stand in other groups.
@@ -33,6 +33,19 @@ _NEVER_FAILS = """
     quarter reverse rtrim second signum sin sqrt startswith trim ucase unix_date unix_micros
     unix_millis unix_seconds upper weekday weekofyear year
 """
+
+# Spatial functions that penstock evaluates itself.
+SPATIAL: frozenset[str] = frozenset(
+    (
+        "st_contains",
+        "st_dwithin",
+        "st_geomfromgeojson",
+        "st_geomfromtext",
+        "st_intersects",
+        "st_point",
+        "st_within",
+    )
+)
 
 AGGREGATES: frozenset[str] = frozenset(_AGGREGATES.split())
 

@@ -25,6 +25,7 @@ from penstock.language.ast import (
     Not,
     Opaque,
     Or,
+    SpatialCall,
     StartsWith,
 )
 
@@ -91,7 +92,7 @@ def render(
         return render(e, column, aggregate)
 
     def operand(e: Expr) -> str:
-        alone = isinstance(e, Column | Literal | StartsWith | Aggregate | Opaque)
+        alone = isinstance(e, Column | Literal | StartsWith | SpatialCall | Aggregate | Opaque)
         return whole(e) if alone else f"({whole(e)})"
 
     def like(e: Like, word: str) -> str:
@@ -139,6 +140,8 @@ def render(
             return like(expr, "LIKE")
         case StartsWith(value, prefix):
             return f"startswith({whole(value)}, {whole(prefix)})"
+        case SpatialCall(name, arguments):
+            return f"{name}({', '.join(whole(a) for a in arguments)})"
         case Aggregate(name, arguments, distinct, where):
             if aggregate is not None:
                 return aggregate(expr)

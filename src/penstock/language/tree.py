@@ -20,6 +20,7 @@ from penstock.language.ast import (
     Not,
     Opaque,
     Or,
+    SpatialCall,
     StartsWith,
 )
 
@@ -42,6 +43,8 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (operand,)
         case Like(operand, text) | StartsWith(operand, text):
             return (operand, text)
+        case SpatialCall(_, arguments):
+            return arguments
         case Aggregate():
             return (*expr.arguments, *((expr.where,) if expr.where is not None else ()))
         case Opaque(parts):
@@ -94,6 +97,8 @@ def rebuild(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
             return Like(go(operand), go(pattern), escape, expr.span)
         case StartsWith(operand, prefix):
             return StartsWith(go(operand), go(prefix), expr.span)
+        case SpatialCall(name, arguments):
+            return SpatialCall(name, tuple(go(a) for a in arguments), expr.span)
         case Aggregate():
             where = None if expr.where is None else go(expr.where)
             return replace(expr, arguments=tuple(go(a) for a in expr.arguments), where=where)

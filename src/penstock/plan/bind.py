@@ -25,6 +25,7 @@ from penstock.language.render import default_name
 from penstock.language.tree import children, rebuild, walk
 from penstock.plan.bind_join import check_join, common_slide_us
 from penstock.plan.catalog import TIME_TYPES, Catalog, Stream
+from penstock.plan.geofences import refuse_spatial
 from penstock.plan.normal import with_literals_right, without_parentheses
 from penstock.plan.scope import BOUND_WINDOW_COLUMNS, WINDOW_COLUMNS, Scope
 from penstock.plan.specs import WindowSpec
@@ -82,6 +83,8 @@ def bind(select: Select, catalog: Catalog) -> BoundQuery:
     aggregated = (
         bool(bound_keys) or any(_has_aggregate(i.expr) for i in items) or having is not None
     )
+    for expr in (*(i.expr for i in items), *keys, *(() if having is None else (having,))):
+        refuse_spatial(expr)
     inputs = _bind_streams(scope, aggregated)
     if aggregated:
         items = tuple(i for i in items if not _names_window(i))

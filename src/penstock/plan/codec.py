@@ -12,6 +12,7 @@ from penstock.plan.catalog import Stream
 from penstock.plan.specs import (
     Attribute,
     Composition,
+    FenceTest,
     Interval,
     Join,
     JoinStep,
@@ -62,7 +63,9 @@ def _slot(raw: Any) -> SlotSpec:
 
 
 def _term(raw: Any) -> Term:
-    return Term(tuple((name, _value_set(values)) for name, values in raw["sets"]))
+    sets = tuple((name, _value_set(values)) for name, values in raw["sets"])
+    fences = raw.get("fences", ())
+    return Term(sets, tuple((FenceTest(**test), _value_set(values)) for test, values in fences))
 
 
 def _value_set(raw: Any) -> ValueSet:

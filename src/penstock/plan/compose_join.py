@@ -20,6 +20,7 @@ from penstock.plan.chain import chain_steps
 from penstock.plan.comparisons import constant_of
 from penstock.plan.composed import Composed, Deriver, TypeOf, composed_of, fixed_attributes
 from penstock.plan.failing import cannot_fail
+from penstock.plan.geofences import refuse_spatial
 from penstock.plan.joins import JoinCondition, JoinScope, KeyPart, Node, conjuncts_of, take_apart
 from penstock.plan.normal import oriented
 from penstock.plan.predicates import Fold, analyse
@@ -75,6 +76,8 @@ def _condition(
         is_safe=lambda node: derivers[node[0]].cannot_fail(node[1]),
         is_constant=lambda e: constant_of(e) is not None or fold(render(e)) is not None,
     )
+    for conjunct in condition.residual:
+        refuse_spatial(conjunct)
     if not all(cannot_fail(e, type_of_column) for e in condition.residual):
         return condition  # what is evaluated first may keep the rest from failing
     return replace(condition, residual=_normal(condition.residual, scope))

@@ -12,6 +12,7 @@ from penstock.language.render import render
 from penstock.language.tree import walk
 from penstock.plan.catalog import Stream
 from penstock.plan.failing import cannot_fail
+from penstock.plan.geofences import refuse_spatial
 from penstock.plan.predicates import Predicate
 from penstock.plan.specs import Attribute, Composition, Shown, Term, WindowSpec
 from penstock.schema import Schema
@@ -41,7 +42,12 @@ def composed_of(
     """Attributes that the composition does not know are the slot's own."""
     derived = tuple(a for a in predicate.derived if a not in composition.derived)
     in_reader = stream.source != "dataframe" and not composition.derived
-    composition = replace(composition, computed=in_reader and bool(derived))
+    fenced = composition.kind == "select" and any(term.fences for term in predicate.terms)
+    composition = replace(
+        composition,
+        computed=in_reader and bool(derived),
+        fenced=fenced and (not in_reader or bool(derived)),
+    )
     return Composed(composition, predicate.terms, window, derived)
 
 
@@ -67,6 +73,7 @@ class Deriver:
     def derive(self, expr: Expr) -> Attribute | None:
         if any(isinstance(e, Aggregate) for e in walk(expr)):
             return None
+        refuse_spatial(expr)
         sql = render(expr)
         name = f"__d_{hashlib.sha256(sql.encode()).hexdigest()[:12]}"
         try:

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from penstock.geometry import from_hex, outlined
 from penstock.language.render import render
 from penstock.plan.bind import BoundQuery
 from penstock.plan.catalog import Stream
 from penstock.plan.composed import Composed
 from penstock.plan.disorder import BY_RATIO, chosen_estimator
-from penstock.plan.specs import Composition, Interval, ValueSet
+from penstock.plan.specs import Composition, FenceTest, Interval, ValueSet
 from penstock.schema import Schema
 
 
@@ -145,16 +146,26 @@ def _selection(composed: Composed, sharing: Sharing | None) -> Iterator[str]:
     """The predicate as the kernel sees it, a value set per line, and who else compares so."""
     if not composed.terms:
         yield "never true"
-    if any(not term.sets for term in composed.terms):
+    if any(not term.sets and not term.fences for term in composed.terms):
         yield "every tuple"
         return
     sql = {a.name: a.sql for a in (*composed.composition.derived, *composed.derived)}
     company = {} if sharing is None else sharing.company
     for term_number, term in enumerate(composed.terms):
-        for number, (name, values) in enumerate(term.sets):
+        lines = [
+            f"{sql.get(name, name)} in {_set(values)}"
+            + _company(company.get((name, values), Company(0, 0)))
+            for name, values in term.sets
+        ]
+        lines += [f"{_fence(test)} in {_set(values)}" for test, values in term.fences]
+        for number, line in enumerate(lines):
             word = "and " if number else "or " if term_number else ""
-            shared = _company(company.get((name, values), Company(0, 0)))
-            yield f"{word}{sql.get(name, name)} in {_set(values)}{shared}"
+            yield f"{word}{line}"
+
+
+def _fence(test: FenceTest) -> str:
+    how = f"{test.distance:g} or less from" if test.relation == "near" else test.relation
+    return f"({test.x}, {test.y}) {how} {outlined(from_hex(test.geometry))}"
 
 
 def _company(company: Company) -> str:

@@ -26,6 +26,7 @@ from penstock.language.ast import (
     Opaque,
     Operator,
     Or,
+    SpatialCall,
     StartsWith,
 )
 from penstock.language.functions import NEVER_FAILS
@@ -80,7 +81,7 @@ def cannot_fail(expr: Expr, type_of: TypeOf) -> bool:
     match expr:
         case Column():
             return type_of(expr) is not None
-        case Literal():
+        case Literal() | SpatialCall():
             return True
         case Aggregate():
             return False

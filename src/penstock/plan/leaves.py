@@ -16,6 +16,7 @@ from penstock.language.ast import (
     Like,
     Literal,
     Operator,
+    SpatialCall,
     StartsWith,
 )
 from penstock.plan.comparisons import (
@@ -69,7 +70,7 @@ def operand_of(leaf: Expr) -> Expr | None:
         case IsNull(operand):
             others = ()
         case _:
-            return leaf if isinstance(leaf, Column) else None
+            return leaf if isinstance(leaf, Column | SpatialCall) else None
     if constant_of(operand) or not all(constant_of(other) for other in others):
         return None
     return operand
@@ -90,7 +91,7 @@ def constant_truth(comparison: Comparison) -> bool | None:
 def sets_of(leaf: Expr, type_: str) -> Pair | None:
     """Where a leaf with an operand of this type is TRUE and FALSE; None if Spark has to compare."""
     match leaf:
-        case Column():
+        case Column() | SpatialCall():
             return (IS_TRUE, IS_FALSE) if type_ == "boolean" else None
         case IsNull():
             return ONLY_NULL, ALL_VALUES

@@ -12,7 +12,8 @@ counts as the constant that Spark makes of it. `expr op constant` makes `expr` a
 any other leaf is a derived boolean attribute that must be TRUE. Spark computes derived attributes
 for every row, so a leaf that may raise an error must be the first one that Spark itself would
 evaluate; otherwise the whole WHERE is derived, and Spark's own order holds. A WHERE that multiplies
-out too far keeps its plain conjuncts and derives the rest, if the rest cannot fail.
+out too far keeps its plain conjuncts and derives the rest, if the rest cannot fail. A geofence is a
+boolean attribute too, but the stage computes it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from penstock.language.ast import (
     Literal,
     Not,
     Or,
+    SpatialCall,
 )
 from penstock.language.render import render
 from penstock.language.tree import columns_of, rebuild
@@ -42,9 +44,10 @@ from penstock.plan.comparisons import (
 )
 from penstock.plan.conjunctions import Sets, TooManyTerms, conjoin, simplified
 from penstock.plan.failing import cannot_fail
+from penstock.plan.geofences import fence_test
 from penstock.plan.leaves import IS_FALSE, IS_TRUE, constant_truth, operand_of, sets_of
 from penstock.plan.normal import oriented
-from penstock.plan.specs import Attribute, Term, ValueSet
+from penstock.plan.specs import Attribute, FenceTest, Term, ValueSet
 
 # Names and types an expression that Spark computes as a column; None if it may not be one. Pure:
 # the same expression gets the same answer, and only what the `Predicate` lists is really used.
@@ -83,7 +86,7 @@ def analyse(where: Expr | None, types: Mapping[str, str], derive: Derive, fold: 
         conjunctions = analysis.holds(where, True)
     except (_NeedsSpark, TooManyTerms):
         conjunctions = analysis.holds_in_part(where)
-    terms = tuple(Term(tuple(sorted(sets.items()))) for sets in conjunctions)
+    terms = tuple(_term(sets, analysis.fences) for sets in conjunctions)
     used = {name for term in terms for name, _ in term.sets}
     derived, failing = (
         tuple(a for name, a in sorted(found.items()) if name in used)
@@ -100,6 +103,7 @@ class _Analysis:
     always: tuple[Expr | None, ...]  # what Spark evaluates for every row, whatever comes of it
     derived: dict[str, Attribute] = field(default_factory=dict)
     failing: dict[str, Attribute] = field(default_factory=dict)
+    fences: dict[str, FenceTest] = field(default_factory=dict)
 
     def holds(self, expr: Expr, wanted: bool) -> list[Sets]:
         """The conjunctions of which one holds exactly where the condition has the wanted truth."""
@@ -192,6 +196,10 @@ class _Analysis:
         if isinstance(expr, Column):
             type_ = self.types.get(expr.name)
             return None if type_ is None else (expr.name, type_)
+        if isinstance(expr, SpatialCall):
+            test = fence_test(expr, self.types)
+            self.fences[test.name] = test
+            return test.name, "boolean"
         safe = self.cannot_fail(expr)
         if not (safe or demanded or expr in self.always):
             return None
@@ -209,13 +217,23 @@ class _Analysis:
             return self.types.get(expr.name)
         if (constant := constant_of(expr)) is not None:
             return literal_type(constant.value)
+        if isinstance(expr, SpatialCall):
+            return "boolean"
         attribute = self.derive(expr)
         return None if attribute is None else attribute.type
 
 
+def _term(sets: Sets, fences: Mapping[str, FenceTest]) -> Term:
+    ordered = sorted(sets.items())
+    return Term(
+        tuple((name, values) for name, values in ordered if name not in fences),
+        tuple((fences[name], values) for name, values in ordered if name in fences),
+    )
+
+
 def _folded(expr: Expr, fold: Fold) -> Expr | None:
     """The literal of an expression without columns; None if it has none or is one."""
-    if columns_of(expr) or constant_of(expr) is not None:
+    if isinstance(expr, SpatialCall) or columns_of(expr) or constant_of(expr) is not None:
         return None
     return fold(render(expr))
 

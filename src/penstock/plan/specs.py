@@ -7,6 +7,7 @@ slot with a derived attribute that no other has yet changes the Spark plan.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
@@ -34,11 +35,38 @@ class ValueSet:
     null: bool
 
 
+FenceRelation = OneOf["within", "intersects", "near"]
+
+
+@dataclass(frozen=True, slots=True)
+class FenceTest:
+    """Whether the point (x, y) lies in an area: 1, 0, or NULL where it is no place.
+
+    within: in its interior; intersects: on its boundary too; near: at most `distance` away.
+    """
+
+    x: str
+    y: str
+    relation: FenceRelation
+    distance: float
+    geometry: str  # WKB in hexadecimal digits
+
+    @property
+    def name(self) -> str:
+        """What it is called as an attribute: the same for equal tests."""
+        parts = (self.x, self.y, self.relation, self.distance, self.geometry)
+        return f"__f_{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"
+
+
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A conjunction: every named attribute's value lies in its set. No attributes: always true."""
+    """A conjunction: every named attribute's value lies in its set, and so does every test's.
+
+    Without either it is always true.
+    """
 
     sets: tuple[tuple[str, ValueSet], ...]
+    fences: tuple[tuple[FenceTest, ValueSet], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +185,8 @@ class Composition:
     Which stream columns the predicates name is data of the slots, not part of the composition, and
     so are derived attributes that cannot fail; `derived` are the others, and those of keys and
     aggregates. `computed`: the slots have derived attributes and nothing else keeps the stage out
-    of the source's reader; such queries leave the faster ring to those without.
+    of the source's reader; such queries leave the faster ring to those without. `fenced`: the
+    slots have geofences, which Spark's own code cannot evaluate in place of the stage.
     A SELECT ring ships columns and projects `outputs` over them. A WINDOW ring either pre-
     aggregates (`partials`; `keys` are attribute names, seen as __k0…; `outputs` and `having` speak
     of __k and of the `aggregates` __a0…), or ships rows once per window and leaves all the rest to
@@ -185,6 +214,7 @@ class Composition:
     per: str | None = None
     apart: bool = False
     computed: bool = False
+    fenced: bool = False
     join: Join | None = None
 
     @property

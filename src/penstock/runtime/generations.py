@@ -107,6 +107,7 @@ class Generations:
         return ModeFacts(
             composition.kind == "select"
             and composition.join is None
+            and not composition.fenced
             and not runs_in_reader(composition, stream)
             and self._is_stateless(stream),
             queries,
