@@ -14,7 +14,7 @@ from typing import Any
 
 import shapely
 
-from penstock.plan.specs import Constant, Partial, SlotSpec, Term, ValueSet
+from penstock.plan.specs import Constant, FenceTest, Partial, SlotSpec, Term, ValueSet
 
 Row = Mapping[str, Any]
 
@@ -46,7 +46,20 @@ def in_set(value: Constant | None, values: ValueSet) -> bool:
 
 
 def holds(term: Term, row: Row) -> bool:
-    return all(in_set(row[name], values) for name, values in term.sets)
+    return all(in_set(row[name], values) for name, values in term.sets) and all(
+        in_set(fence_truth(test, row), values) for test, values in term.fences
+    )
+
+
+def fence_truth(test: FenceTest, row: Row) -> int | None:
+    """Whether a row's point is in an area; None if it is no place."""
+    found = [row[name] for name in (test.x, test.y)]
+    if any(value is None or not abs(value) <= 1e140 for value in found):
+        return None
+    point, area = shapely.Point(*map(float, found)), shapely.from_wkb(test.geometry)
+    if test.relation == "near":
+        return int(shapely.dwithin(area, point, test.distance))
+    return int(point.within(area) if test.relation == "within" else point.intersects(area))
 
 
 def select(slots: Sequence[SlotSpec], rows: Sequence[Row]) -> list[list[int]]:

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -64,6 +65,15 @@ class Survivors:
     order: tuple[str, ...]
     after: tuple[int, ...]  # each attribute of the order
     candidates: dict[str, int]  # if that attribute came next after the prefix
+
+
+class Selects(Protocol):
+    """What matches rows with slots."""
+
+    @property
+    def slot_numbers(self) -> Ints: ...
+
+    def match(self, batch: pa.RecordBatch, together: int) -> tuple[Ints, SmallInts, int]: ...
 
 
 _NO_KEYS: Ints = np.empty(0, np.int64)
@@ -280,7 +290,7 @@ def build_selection(
     return selection
 
 
-def select(selection: Selection, batch: pa.RecordBatch, together: int = TOGETHER) -> Matches:
+def select(selection: Selects, batch: pa.RecordBatch, together: int = TOGETHER) -> Matches:
     """Match every row of a batch with all slots.
 
     `together`: how many attributes (up to 5) are combined between two looks whether any term is

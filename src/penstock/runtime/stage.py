@@ -28,7 +28,8 @@ from penstock.kernels.delays import (
     merge_facts,
     plain,
 )
-from penstock.kernels.selection import Matches, Selection, select
+from penstock.kernels.fenced_selection import FencedSelection
+from penstock.kernels.selection import Matches, select
 from penstock.kernels.windows import LatePairs, expand, preaggregate
 from penstock.plan.catalog import Stream
 from penstock.plan.specs import Composition, SlotSpec
@@ -100,7 +101,7 @@ class Stage:
     composition: Composition
     stream: Stream
     types: dict[str, str]
-    selection: Selection
+    selection: FencedSelection
     packed: tuple[str, ...] | None  # the columns that leave it, packed; None: all shipped, as rows
     version: int = 0
     slots: list[SlotSpec] = field(default_factory=list)  # with windows, without terms
@@ -112,7 +113,7 @@ class Stage:
         types = {f.name: f.type for f in stream.schema.fields}
         types |= {a.name: a.type for a in composition.derived}
         packed = packed_columns(composition, stream)
-        return cls(composition, stream, types, Selection(types), packed)
+        return cls(composition, stream, types, FencedSelection(types), packed)
 
     def change(self, version: int, added: Sequence[SlotSpec], dropped: Sequence[int] = ()) -> None:
         """Go on to another version; the work is that of what changed."""
@@ -128,7 +129,7 @@ class Stage:
     def columns(self) -> list[str]:
         """The stream columns that must be read for these slots, in the stream's order."""
         composition = self.composition
-        needed = set(self.selection.order) | set(composition.shipped)
+        needed = self.selection.columns | set(composition.shipped)
         needed |= {p.argument for p in composition.partials if p.argument is not None}
         if composition.preaggregated or composition.kind == "input":
             needed |= set(composition.keys)

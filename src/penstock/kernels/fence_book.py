@@ -1,0 +1,125 @@
+"""The fences of many tests: equal tests are one fence, which is there as long as someone needs it.
+
+Tests of one point, relation and distance are looked up together, in one grid.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from shapely import Geometry
+
+from penstock.geometry import PLANE, from_hex
+from penstock.kernels.fences import Fences, Located
+from penstock.kernels.jit import Doubles, Ints
+from penstock.kernels.near_fences import NearFences
+from penstock.plan.specs import FenceRelation, FenceTest
+
+
+class _Kind(NamedTuple):
+    x: str
+    y: str
+    relation: FenceRelation
+    distance: float
+
+
+class FenceBook:
+    """Tests by number; `change` says who needs them, `locate` finds those that hold."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[FenceTest, int] = {}
+        self._tests: dict[int, FenceTest] = {}
+        self._users: Counter[int] = Counter()
+        self._free: list[int] = []
+        self._grids: dict[_Kind, Fences | NearFences] = {}
+
+    def __len__(self) -> int:
+        return len(self._tests)
+
+    @property
+    def columns(self) -> set[str]:
+        """The coordinates."""
+        return {name for kind in self._grids for name in (kind.x, kind.y)}
+
+    def change(self, added: Sequence[FenceTest], dropped: Sequence[int]) -> list[int]:
+        """Tests that are needed once more, numbers that are once less; the numbers of the added."""
+        new: dict[int, FenceTest] = {}
+        for test in added:
+            if test not in self._numbers:
+                number = self._free.pop() if self._free else len(self._tests)
+                self._numbers[test] = number
+                self._tests[number] = new[number] = test
+        numbers = [self._numbers[test] for test in added]
+        self._users.update(numbers)
+        self._users.subtract(dropped)
+        gone = {n: self._tests.pop(n) for n in set(dropped) if not self._users[n]}
+        for number, test in gone.items():
+            del self._numbers[test], self._users[number]
+        self._put(new, gone)
+        self._free += gone
+        return numbers
+
+    def _put(self, new: dict[int, FenceTest], gone: dict[int, FenceTest]) -> None:
+        added: defaultdict[_Kind, dict[int, Geometry]] = defaultdict(dict)
+        dropped: defaultdict[_Kind, list[int]] = defaultdict(list)
+        for number, test in new.items():
+            added[_kind(test)][number] = from_hex(test.geometry)
+        for number, test in gone.items():
+            dropped[_kind(test)].append(number)
+        for kind in added.keys() | dropped.keys():
+            grid = self._grids.setdefault(kind, _empty_grid(kind))
+            grid.change(added[kind], dropped[kind])
+            if not len(grid):
+                del self._grids[kind]
+
+    def pairs(self, batch: pa.RecordBatch) -> tuple[Ints, Ints]:
+        """Rows, ascending, and numbers of the tests that hold for them."""
+        found = [(located.rows, located.fences) for _, located in self._locate(batch)]
+        if len(found) == 1:
+            return found[0]
+        rows, numbers = (np.concatenate(each) for each in zip(*found, strict=True))
+        order = np.argsort(rows, kind="stable")
+        return rows[order], numbers[order]
+
+    def truths(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        """What each test says of each row, by the test's name; NULL: its point is no place."""
+        columns = {}
+        found = {kind: (located, located.rows) for kind, located in self._locate(batch)}
+        for number, test in self._tests.items():
+            located, rows = found[_kind(test)]
+            holds = np.zeros(batch.num_rows, np.bool_)
+            holds[rows[located.fences == number]] = True
+            columns[test.name] = pa.array(holds, mask=located.unknown)
+        return columns
+
+    def _locate(self, batch: pa.RecordBatch) -> Iterator[tuple[_Kind, Located]]:
+        values = {name: coordinates(batch.column(name)) for name in self.columns}
+        for kind, grid in self._grids.items():
+            xs, ys = values[kind.x], values[kind.y]
+            if isinstance(grid, NearFences):
+                yield kind, grid.locate(xs, ys)
+            else:
+                assert kind.relation != "near"
+                yield kind, grid.locate(xs, ys, kind.relation)
+
+
+def _kind(test: FenceTest) -> _Kind:
+    return _Kind(test.x, test.y, test.relation, test.distance)
+
+
+def _empty_grid(kind: _Kind) -> Fences | NearFences:
+    return NearFences(kind.distance, PLANE) if kind.relation == "near" else Fences(PLANE)
+
+
+def coordinates(column: pa.Array) -> Doubles:
+    """The doubles nearest to a column's numbers; NULL becomes NaN."""
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.string())  # Arrow's own way to doubles may miss the nearest one
+    values = column.cast(pa.float64(), safe=False).fill_null(np.nan)
+    return np.ascontiguousarray(values.to_numpy(zero_copy_only=False), np.float64)

@@ -1,0 +1,191 @@
+"""Selections with geofences: a point may only satisfy the terms of the fences that it is in.
+
+A term that asks for a point in a fence has this fence as its *door*; a point comes through the few
+doors that a grid finds, so thousands of fences cost little more than one. Each pair of a row and a
+door is a row of its own, with the door's number as one more attribute, of a second `Selection` that
+holds these terms; there a term's door is an equality like any other. What else a term says of
+fences (that a point is in a second one, in none, or no place) is a boolean attribute. Terms without
+a door are in a first `Selection`, over the rows themselves. A slot that several of its terms, or
+both selections, find for a row is written once.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.kernels.fence_book import FenceBook
+from penstock.kernels.jit import INT, INTS, SMALL_INTS, Ints, SmallInts, kernel
+from penstock.kernels.selection import Selection, Survivors
+from penstock.plan.specs import FenceTest, Interval, SlotSpec, Term, ValueSet
+
+_DOOR = "__door"
+_MOST_PAIRS = 1 << 20  # of rows and doors that are matched at a time
+
+
+class FencedSelection:
+    """The slots' predicates with those on geofences, in the way of `Selection`.
+
+    Figures about the order of attributes are those of terms without a door.
+    """
+
+    def __init__(self, types: Mapping[str, str], order: Sequence[str] = ()) -> None:
+        self._computed = {_DOOR: "bigint"}
+        known = ChainMap(self._computed, types)  # type: ignore[arg-type]  # it is never written to
+        self._plain = Selection(known, order)
+        self._behind = Selection(known, (_DOOR, *order))
+        self._doors, self._truths = FenceBook(), FenceBook()
+        self._uses: dict[int, tuple[list[int], list[int]]] = {}  # doors and truths of slots
+
+    @property
+    def slot_numbers(self) -> Ints:
+        return self._plain.slot_numbers
+
+    @property
+    def usage(self) -> Mapping[frozenset[str], int]:
+        return self._plain.usage
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        return self._plain.order
+
+    @property
+    def term_count(self) -> int:
+        return self._plain.term_count
+
+    @property
+    def columns(self) -> set[str]:
+        """All that is read of a batch."""
+        used = {*self._plain.order, *self._behind.order} - self._computed.keys()
+        return used | self._doors.columns | self._truths.columns
+
+    def reorder(self, order: Sequence[str]) -> None:
+        """Evaluate attributes in another order; results stay the same."""
+        self._plain.reorder(order)
+        self._behind.reorder((_DOOR, *order))
+
+    def change(self, added: Sequence[SlotSpec], dropped: Collection[int] = ()) -> None:
+        """Add and drop slots; the work is that of the change."""
+        gone = [self._uses.pop(slot) for slot in dropped if slot in self._uses]
+        split = {slot.slot: [_split(term) for term in slot.terms] for slot in added}
+        every = [part for parts in split.values() for part in parts]
+        doors = iter(
+            self._doors.change(
+                [door for door, _ in every if door is not None],
+                [number for numbers, _ in gone for number in numbers],
+            )
+        )
+        truths = iter(
+            self._truths.change(
+                [test for _, others in every for test, _ in others],
+                [number for _, numbers in gone for number in numbers],
+            )
+        )
+        plain, behind = [], []
+        for slot in added:
+            own: tuple[list[int], list[int]] = [], []
+            terms: tuple[list[Term], list[Term]] = [], []
+            for term, (door, others) in zip(slot.terms, split[slot.slot], strict=True):
+                own[1].extend(next(truths) for _ in others)
+                sets = [*term.sets, *((test.name, values) for test, values in others)]
+                self._computed.update({test.name: "boolean" for test, _ in others})
+                if door is None:
+                    terms[0].append(Term(tuple(sets)))
+                else:
+                    own[0].append(next(doors))
+                    terms[1].append(Term((*sets, (_DOOR, _exactly(own[0][-1])))))
+            if own != ([], []):
+                self._uses[slot.slot] = own
+            plain.append(replace(slot, terms=tuple(terms[0])))
+            behind.append(replace(slot, terms=tuple(terms[1])))
+        self._plain.change(plain, dropped)
+        self._behind.change(behind, dropped)
+
+    def match(self, batch: pa.RecordBatch, together: int) -> tuple[Ints, SmallInts, int]:
+        """Offsets by row, positions of slots, and attribute look-ups."""
+        batch = self._with_truths(batch)
+        offsets, slots, visits = self._plain.match(batch, together)
+        if not len(self._doors):
+            return offsets, slots, visits
+        rows, doors = self._doors.pairs(batch)
+        found_rows, found_slots = [rows[:0]], [slots[:0]]
+        for start in range(0, rows.size, _MOST_PAIRS):
+            part = slice(start, start + _MOST_PAIRS)
+            pairs = self._behind_doors(batch, rows[part], doors[part])
+            ends, found, more = self._behind.match(pairs, together)
+            found_rows.append(np.repeat(rows[part], np.diff(ends)))
+            found_slots.append(found)
+            visits += more
+        merged = _merge(
+            offsets,
+            slots,
+            np.concatenate(found_rows),
+            np.concatenate(found_slots),
+            self.slot_numbers.size,
+        )
+        return *merged, visits
+
+    def survivors(self, sample: pa.RecordBatch, prefix: int) -> Survivors:
+        """What is left of sampled rows after each attribute, as far as buckets can tell."""
+        return self._plain.survivors(self._with_truths(sample), prefix)
+
+    def _with_truths(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if not len(self._truths):
+            return batch
+        columns = self._truths.truths(batch)
+        return pa.RecordBatch.from_arrays(
+            [*batch.columns, *columns.values()], names=[*batch.schema.names, *columns]
+        )
+
+    def _behind_doors(self, batch: pa.RecordBatch, rows: Ints, doors: Ints) -> pa.RecordBatch:
+        """A row for each pair, with the columns that the terms behind doors read."""
+        names = [name for name in self._behind.order if name != _DOOR]
+        indexes = pa.array(rows)
+        taken = [batch.column(name).take(indexes) for name in names]
+        return pa.RecordBatch.from_arrays([*taken, pa.array(doors)], names=[*names, _DOOR])
+
+
+def _split(term: Term) -> tuple[FenceTest | None, list[tuple[FenceTest, ValueSet]]]:
+    """The first fence that a point has to be in, and what else is said of fences."""
+    door = next((test for test, values in term.fences if _only_inside(values)), None)
+    return door, [(test, values) for test, values in term.fences if test is not door]
+
+
+def _only_inside(values: ValueSet) -> bool:
+    """Whether a set of truth values (1, 0, NULL) has no other member than 1."""
+    above = all(
+        i.low is not None and (i.low, not i.low_closed) > (0, False) for i in values.intervals
+    )
+    return above and not values.null
+
+
+def _exactly(number: int) -> ValueSet:
+    return ValueSet((Interval(number, True, number, True),), False)
+
+
+@kernel(INTS, SMALL_INTS, INTS, SMALL_INTS, INT)
+def _merge(
+    offsets: Ints, slots: SmallInts, rows: Ints, more: SmallInts, slot_count: int
+) -> tuple[Ints, SmallInts]:
+    """Matches with more of them, whose rows ascend; each slot once for a row."""
+    last_row = np.full(slot_count, -1, np.int64)
+    merged = np.empty(slots.size + more.size, np.int32)
+    ends = np.zeros(offsets.size, np.int64)
+    used = at = 0
+    for row in range(offsets.size - 1):
+        for place in range(offsets[row], offsets[row + 1]):
+            last_row[slots[place]] = row
+            merged[used] = slots[place]
+            used += 1
+        while at < rows.size and rows[at] == row:
+            if last_row[more[at]] != row:
+                last_row[more[at]] = row
+                merged[used] = more[at]
+                used += 1
+            at += 1
+        ends[row + 1] = used
+    return ends, merged[:used].copy()
