@@ -74,13 +74,9 @@ def rows_of_points(draw: st.DrawFn) -> list[reference.Row]:
 
 
 def batch_of(rows: list[reference.Row]) -> pa.RecordBatch:
-    arrow = {
-        "double": pa.float64(),
-        "float": pa.float32(),
-        "int": pa.int32(),
-        "string": pa.string(),
-    }
-    columns = [pa.array([row[name] for row in rows], arrow[type_]) for name, type_ in TYPES.items()]
+    columns = [
+        pa.array([row[name] for row in rows], arrow_type(type_)) for name, type_ in TYPES.items()
+    ]
     return pa.RecordBatch.from_arrays(columns, list(TYPES))
 
 

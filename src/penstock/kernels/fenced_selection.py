@@ -2,11 +2,14 @@
 
 A term that asks for a point in a fence has this fence as its *door*; a point comes through the few
 doors that a grid finds, so thousands of fences cost little more than one. Each pair of a row and a
-door is a row of its own, with the door's number as one more attribute, of a second `Selection` that
-holds these terms; there a term's door is an equality like any other. What else a term says of
+door is a row of its own, with the door's number as two more attributes, of a second `Selection`
+that holds these terms; there a term's door is an equality like any other. What else a term says of
 fences (that a point is in a second one, in none, or no place) is a boolean attribute. Terms without
 a door are in a first `Selection`, over the rows themselves. A slot that several of its terms, or
 both selections, find for a row is written once.
+
+A number in two digits, as many to each as there are buckets for: so buckets tell thousands of doors
+apart, where those of a single attribute would leave a hundred to be compared one by one.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from penstock.kernels.jit import INT, INTS, SMALL_INTS, Ints, SmallInts, kernel
 from penstock.kernels.selection import Selection, Survivors
 from penstock.plan.specs import FenceTest, Interval, SlotSpec, Term, ValueSet
 
-_DOOR = "__door"
+_DOOR = "__door_high", "__door_low"
+_DIGITS = 90  # with the pieces below and above them, fewer than the buckets of an attribute
 _MOST_PAIRS = 1 << 20  # of rows and doors that are matched at a time
 
 
@@ -34,10 +38,10 @@ class FencedSelection:
     """
 
     def __init__(self, types: Mapping[str, str], order: Sequence[str] = ()) -> None:
-        self._computed = {_DOOR: "bigint"}
+        self._computed = dict.fromkeys(_DOOR, "bigint")
         known = ChainMap(self._computed, types)  # type: ignore[arg-type]  # it is never written to
         self._plain = Selection(known, order)
-        self._behind = Selection(known, (_DOOR, *order))
+        self._behind = Selection(known, (*_DOOR, *order))
         self._doors, self._truths = FenceBook(), FenceBook()
         self._uses: dict[int, tuple[list[int], list[int]]] = {}  # doors and truths of slots
 
@@ -66,7 +70,7 @@ class FencedSelection:
     def reorder(self, order: Sequence[str]) -> None:
         """Evaluate attributes in another order; results stay the same."""
         self._plain.reorder(order)
-        self._behind.reorder((_DOOR, *order))
+        self._behind.reorder((*_DOOR, *order))
 
     def change(self, added: Sequence[SlotSpec], dropped: Collection[int] = ()) -> None:
         """Add and drop slots; the work is that of the change."""
@@ -97,7 +101,7 @@ class FencedSelection:
                     terms[0].append(Term(tuple(sets)))
                 else:
                     own[0].append(next(doors))
-                    terms[1].append(Term((*sets, (_DOOR, _exactly(own[0][-1])))))
+                    terms[1].append(Term((*_through(own[0][-1]), *sets)))
             if own != ([], []):
                 self._uses[slot.slot] = own
             plain.append(replace(slot, terms=tuple(terms[0])))
@@ -143,10 +147,11 @@ class FencedSelection:
 
     def _behind_doors(self, batch: pa.RecordBatch, rows: Ints, doors: Ints) -> pa.RecordBatch:
         """A row for each pair, with the columns that the terms behind doors read."""
-        names = [name for name in self._behind.order if name != _DOOR]
+        names = [name for name in self._behind.order if name not in _DOOR]
         indexes = pa.array(rows)
         taken = [batch.column(name).take(indexes) for name in names]
-        return pa.RecordBatch.from_arrays([*taken, pa.array(doors)], names=[*names, _DOOR])
+        digits = [pa.array(each) for each in np.divmod(doors, _DIGITS)]
+        return pa.RecordBatch.from_arrays([*digits, *taken], names=[*_DOOR, *names])
 
 
 def _split(term: Term) -> tuple[FenceTest | None, list[tuple[FenceTest, ValueSet]]]:
@@ -163,8 +168,10 @@ def _only_inside(values: ValueSet) -> bool:
     return above and not values.null
 
 
-def _exactly(number: int) -> ValueSet:
-    return ValueSet((Interval(number, True, number, True),), False)
+def _through(door: int) -> tuple[tuple[str, ValueSet], ...]:
+    digits = divmod(door, _DIGITS)
+    sets = (ValueSet((Interval(digit, True, digit, True),), False) for digit in digits)
+    return tuple(zip(_DOOR, sets, strict=True))
 
 
 @kernel(INTS, SMALL_INTS, INTS, SMALL_INTS, INT)

@@ -6,8 +6,10 @@ is unknown where one of them is NULL, NaN, infinite or beyond `PLANE`.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 
 import shapely
 from shapely import Geometry
@@ -16,7 +18,6 @@ from penstock.errors import QueryError
 from penstock.geometry import PLANE, first_fault, to_hex
 from penstock.language.ast import Column, Expr, Literal, Opaque, SpatialCall
 from penstock.language.tree import walk
-from penstock.plan.comparisons import constant_of
 from penstock.plan.specs import FenceRelation, FenceTest
 from penstock.schema import FLOAT_TYPES, INTEGER_TYPES, decimal_parts
 
@@ -120,12 +121,14 @@ def _area(expr: Expr) -> Geometry:
 
 
 def _distance(expr: Expr, area: Geometry) -> float:
-    constant = constant_of(expr)
-    value = None if constant is None else constant.value
-    if value is None or isinstance(value, bool | str) or not float(value) >= 0:
+    match expr:
+        case Literal(int() | float() | Decimal() as value) if not isinstance(value, bool):
+            distance = float(value)
+        case _:
+            distance = math.nan
+    if not distance >= 0:
         hint = "it is a constant of 0 or more, in the units of the coordinates"
         raise QueryError("this is no distance", hint, expr.span)
-    distance = float(value)
     reach = max(abs(bound) for bound in shapely.bounds(area).tolist()) + 2 * distance
     if not reach < PLANE[2]:
         hint = f"coordinates end at {PLANE[2]:g}"
