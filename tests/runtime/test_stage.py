@@ -9,13 +9,26 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import shapely
 
 from penstock.control.closing import LEARNING, LEARNING_US, plain, with_lag
 from penstock.control.punctuation import NEVER_US
+from penstock.geometry import to_hex
 from penstock.kernels.delays import UNKNOWN_US
 from penstock.plan.catalog import Stream, companion
-from penstock.plan.specs import Composition, Output, Partial, SlotSpec, Term, WindowSpec
+from penstock.plan.leaves import IS_FALSE, IS_TRUE
+from penstock.plan.specs import (
+    Composition,
+    FenceTest,
+    Output,
+    Partial,
+    SlotSpec,
+    Term,
+    WindowSpec,
+)
+from penstock.plan.valuesets import compare
 from penstock.runtime import stage as stage_module
+from penstock.runtime.packing import unpacked
 from penstock.runtime.per_source import Sources
 from penstock.runtime.stage import Stage, TaskReport
 from penstock.schema import Schema
@@ -156,3 +169,32 @@ def test_each_row_closes_by_the_schedule_of_its_source() -> None:
     ends = np.array([10**10, 10**10, 10**13])
     closing = found.closing_us(ends).tolist()
     assert closing == [10**10 + 5_000, 10**10 + LEARNING_US, 10**13 + LEARNING_US]
+
+
+def test_a_stage_tests_geofences_on_columns_that_it_does_not_ship() -> None:
+    stream = Stream("S", Schema.of("id INT, x DOUBLE, y FLOAT, z INT, ts TIMESTAMP"), "file", "ts")
+    composition = Composition("select", "S", (), ("id",), (Output("id", "`id`"),), "ts")
+    squares = [to_hex(shapely.box(0, 0, side, side)) for side in (2, 4)]
+    small, large = (FenceTest("x", "y", "within", 0.0, square) for square in squares)
+    made = Stage.of(composition, stream)
+    in_one = SlotSpec(3, (Term((), ((small, IS_TRUE),)),))
+    between = SlotSpec(5, (Term((("z", compare(">", 0)),), ((small, IS_FALSE), (large, IS_TRUE))),))
+    made.change(1, [in_one, between, SlotSpec(8, EVER)])
+    assert made.columns() == ["id", "x", "y", "z", "ts"]
+
+    rows = {"id": [0, 1, 2, 3, 4], "x": [1.0, 3.0, 2.0, None, 3.0], "y": [1, 3, 2, 1, 3]}
+    columns = pa.RecordBatch.from_pydict({**rows, "z": [1, 1, 1, 1, 0], "ts": [0] * 5}).cast(
+        stream.schema.arrow()
+    )
+    epoch = {"order": ("z",), "prefix": None, "clock_us": UNKNOWN_US, "trust_us": 10**12}
+
+    def run_now() -> list[list[int]]:
+        found = made.run(iter([columns.select(made.columns())]), epoch, TaskReport())
+        shipped = unpacked(pa.Table.from_batches(found)).to_pylist()
+        slots = {row["__o0"]: sorted(row["__slots"]) for row in shipped}
+        return [slots.get(row, []) for row in rows["id"]]
+
+    assert run_now() == [[3, 8], [5, 8], [5, 8], [8], [8]]
+    made.change(2, [], [5, 8])
+    assert made.columns() == ["id", "x", "y", "ts"]
+    assert run_now() == [[3], [], [], [], []]
