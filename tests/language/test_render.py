@@ -25,8 +25,10 @@ from penstock.language.ast import (
     Opaque,
     Or,
     SelectItem,
+    SpatialCall,
     StartsWith,
 )
+from penstock.language.functions import SPATIAL
 from penstock.language.render import default_name
 from penstock.language.tree import aggregates_of, columns_of, walk
 
@@ -78,6 +80,7 @@ def deeper(part: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         st.builds(IsNull, part),
         st.builds(Like, part, part, st.sampled_from(["\\", "!", "'", "%"])),
         st.builds(StartsWith, part, part),
+        st.builds(SpatialCall, st.sampled_from(sorted(SPATIAL)), some),
         st.builds(
             Aggregate,
             st.sampled_from(["sum", "max", "any", "percentile"]),

@@ -77,13 +77,13 @@ class FencedSelection:
         gone = [self._uses.pop(slot) for slot in dropped if slot in self._uses]
         split = {slot.slot: [_split(term) for term in slot.terms] for slot in added}
         every = [part for parts in split.values() for part in parts]
-        doors = iter(
+        door_numbers = iter(
             self._doors.change(
                 [door for door, _ in every if door is not None],
                 [number for numbers, _ in gone for number in numbers],
             )
         )
-        truths = iter(
+        truth_numbers = iter(
             self._truths.change(
                 [test for _, others in every for test, _ in others],
                 [number for _, numbers in gone for number in numbers],
@@ -94,20 +94,22 @@ class FencedSelection:
             own: tuple[list[int], list[int]] = [], []
             terms: tuple[list[Term], list[Term]] = [], []
             for term, (door, others) in zip(slot.terms, split[slot.slot], strict=True):
-                own[1].extend(next(truths) for _ in others)
+                own[1].extend(next(truth_numbers) for _ in others)
                 sets = [*term.sets, *((test.name, values) for test, values in others)]
                 self._computed.update({test.name: "boolean" for test, _ in others})
                 if door is None:
                     terms[0].append(Term(tuple(sets)))
                 else:
-                    own[0].append(next(doors))
+                    own[0].append(next(door_numbers))
                     terms[1].append(Term((*_through(own[0][-1]), *sets)))
             if own != ([], []):
                 self._uses[slot.slot] = own
             plain.append(replace(slot, terms=tuple(terms[0])))
-            behind.append(replace(slot, terms=tuple(terms[1])))
+            if terms[1]:
+                behind.append(replace(slot, terms=tuple(terms[1])))
         self._plain.change(plain, dropped)
-        self._behind.change(behind, dropped)
+        if behind or any(doors for doors, _ in gone):
+            self._behind.change(behind, dropped)
 
     def match(self, batch: pa.RecordBatch, together: int) -> tuple[Ints, SmallInts, int]:
         """Offsets by row, positions of slots, and attribute look-ups."""
@@ -117,12 +119,13 @@ class FencedSelection:
             return offsets, slots, visits
         rows, doors = self._doors.pairs(batch)
         found_rows, found_slots = [rows[:0]], [slots[:0]]
+        positions = np.searchsorted(self.slot_numbers, self._behind.slot_numbers).astype(np.int32)
         for start in range(0, rows.size, _MOST_PAIRS):
             part = slice(start, start + _MOST_PAIRS)
             pairs = self._behind_doors(batch, rows[part], doors[part])
             ends, found, more = self._behind.match(pairs, together)
             found_rows.append(np.repeat(rows[part], np.diff(ends)))
-            found_slots.append(found)
+            found_slots.append(positions[found])
             visits += more
         merged = _merge(
             offsets,

@@ -101,6 +101,10 @@ SELECT a FROM s WHERE a = b = c AND (d > 1) = true
 -- is: SELECT a FROM s WHERE a = 1
 SELECT a FROM s WHERE (((((a))) = ((1))))
 
+-- ok: spatial functions are nodes, and names of columns elsewhere
+-- is: SELECT st_point FROM s WHERE st_within(st_point(s.x, cast(y AS DOUBLE)), st_geomfromtext('POLYGON EMPTY')) AND NOT st_dwithin(a, b, 1.5) AND coalesce(st_within(a, b), FALSE)
+SELECT st_point FROM s WHERE ST_Within(ST_Point(s.x, CAST(y AS DOUBLE)), ST_GeomFromText('POLYGON EMPTY')) AND NOT (st_DWithin (a, b, 1.5)) AND coalesce(ST_Within(a, b), false)
+
 -- fail 1:25: something is missing at =
 SELECT a FROM s WHERE a =
 
