@@ -16,6 +16,7 @@ from penstock.plan.catalog import Catalog, Stream
 from penstock.plan.codec import composition_from, dumps, slot_from
 from penstock.plan.compose import compose
 from penstock.plan.composed import Composed
+from penstock.plan.conjunctions import MAX_TERMS
 from penstock.plan.explain import explain_query
 from penstock.plan.leaves import IS_FALSE, IS_TRUE
 from penstock.plan.specs import FenceTest, SlotSpec, Term, ValueSet
@@ -219,6 +220,28 @@ def test_what_cannot_be_a_geofence_is_refused_at_its_place(
     assert refused.value.hint
     assert refused.value.span is not None
     assert text[refused.value.span.start :].startswith(place or where)
+
+
+def squares(count: int) -> str:
+    areas = [shapely.box(n, 0, n + 0.5, 1).wkt for n in range(count)]
+    return " OR ".join(f"ST_Within({POINT}, ST_GeomFromText('{area}'))" for area in areas)
+
+
+def test_fences_are_alternatives_up_to_a_bound() -> None:
+    found = terms(squares(MAX_TERMS))
+    assert len({test for term in found for test, _ in term.fences}) == MAX_TERMS
+    with pytest.raises(QueryError, match="which knows no geofences") as refused:
+        terms(squares(MAX_TERMS + 1))
+    assert "MULTIPOLYGON" in str(refused.value.hint)
+
+
+def test_what_may_fail_comes_before_a_fence() -> None:
+    fence = f"ST_Within({POINT}, {AREA})"
+    (term,) = terms(f"1 / id AND {fence}")
+    assert [test for test, _ in term.fences] == [WITHIN]
+    assert len(term.sets) == 1
+    with pytest.raises(QueryError, match="which knows no geofences"):
+        terms(f"{fence} AND 1 / id")
 
 
 @pytest.mark.parametrize(

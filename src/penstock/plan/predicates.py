@@ -35,14 +35,14 @@ from penstock.language.ast import (
     SpatialCall,
 )
 from penstock.language.render import render
-from penstock.language.tree import columns_of, rebuild
+from penstock.language.tree import columns_of, rebuild, walk
 from penstock.plan.comparisons import (
     compare_alike,
     constant_of,
     is_comparable_type,
     literal_type,
 )
-from penstock.plan.conjunctions import Sets, TooManyTerms, conjoin, simplified
+from penstock.plan.conjunctions import MAX_TERMS, Sets, TooManyTerms, conjoin, simplified
 from penstock.plan.failing import cannot_fail
 from penstock.plan.geofences import fence_test
 from penstock.plan.leaves import IS_FALSE, IS_TRUE, constant_truth, operand_of, sets_of
@@ -143,6 +143,13 @@ class _Analysis:
         remaining = rest[0] if len(rest) == 1 else And(tuple(rest))
         if not plain or not self.cannot_fail(remaining):
             plain, remaining = [], where
+        if any(isinstance(node, SpatialCall) for node in walk(remaining)):
+            raise QueryError(
+                "this condition would be left to Spark, which knows no geofences",
+                "what may fail, such as a division, has to come first; where there are more than"
+                f" {MAX_TERMS} alternatives, unite areas in one MULTIPOLYGON",
+                where.span,
+            )
         attribute = self.attribute(remaining, demanded=True)
         if attribute is None or attribute[1] != "boolean":
             raise QueryError(
