@@ -128,14 +128,14 @@ def test_slots_with_the_same_fence_share_it_until_the_last_has_gone() -> None:
 def test_pairs_that_are_matched_in_parts_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     random_ = np.random.default_rng(5)
     slots = []
-    for number in range(60):
+    for number in range(200):  # more than a digit has values
         x, y = random_.uniform(0, 80, 2)
         test = FenceTest("x", "y", "within", 0.0, to_hex(shapely.box(x, y, x + 30, y + 30)))
         low = Interval(int(random_.integers(10)), True, None, False)
         slots.append(
             SlotSpec(number, (Term((("a", ValueSet((low,), False)),), ((test, INSIDE),)),))
         )
-    points = random_.uniform(0, 110, (300, 2)).tolist()
+    points = random_.uniform(0, 110, (150, 2)).tolist()
     rows = [dict.fromkeys(TYPES) | {"x": x, "y": y, "a": i % 10} for i, (x, y) in enumerate(points)]
     expected = reference.select(slots, rows)
     assert max(map(len, expected)) > 3

@@ -6,7 +6,7 @@ Tests of one point, relation and distance are looked up together, in one grid.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,11 +28,12 @@ class _Kind(NamedTuple):
 
 
 class FenceBook:
-    """Tests by number; `change` says who needs them, `locate` finds those that hold."""
+    """Tests by number; `change` says who needs them, `pairs` and `truths` find those that hold."""
 
     def __init__(self) -> None:
         self._numbers: dict[FenceTest, int] = {}
         self._tests: dict[int, FenceTest] = {}
+        self._needed: dict[int, list[int]] = {}  # by slot
         self._users: Counter[int] = Counter()
         self._free: list[int] = []
         self._grids: dict[_Kind, Fences | NearFences] = {}
@@ -45,23 +46,30 @@ class FenceBook:
         """The coordinates."""
         return {name for kind in self._grids for name in (kind.x, kind.y)}
 
-    def change(self, added: Sequence[FenceTest], dropped: Sequence[int]) -> list[int]:
-        """Tests that are needed once more, numbers that are once less; the numbers of the added."""
+    def number(self, test: FenceTest) -> int:
+        return self._numbers[test]
+
+    def change(
+        self, added: Mapping[int, Sequence[FenceTest]], dropped: Collection[int] = ()
+    ) -> None:
+        """The tests that new slots need, and slots that need theirs no longer."""
+        left = [n for slot in dropped for n in self._needed.pop(slot, ())]
         new: dict[int, FenceTest] = {}
-        for test in added:
-            if test not in self._numbers:
-                number = self._free.pop() if self._free else len(self._tests)
-                self._numbers[test] = number
-                self._tests[number] = new[number] = test
-        numbers = [self._numbers[test] for test in added]
-        self._users.update(numbers)
-        self._users.subtract(dropped)
-        gone = {n: self._tests.pop(n) for n in set(dropped) if not self._users[n]}
+        for slot, tests in added.items():
+            for test in tests:
+                if test not in self._numbers:
+                    number = self._free.pop() if self._free else len(self._tests)
+                    self._numbers[test] = number
+                    self._tests[number] = new[number] = test
+            if tests:
+                self._needed[slot] = [self._numbers[test] for test in tests]
+                self._users.update(self._needed[slot])
+        self._users.subtract(left)
+        gone = {n: self._tests.pop(n) for n in set(left) if not self._users[n]}
         for number, test in gone.items():
             del self._numbers[test], self._users[number]
         self._put(new, gone)
         self._free += gone
-        return numbers
 
     def _put(self, new: dict[int, FenceTest], gone: dict[int, FenceTest]) -> None:
         added: defaultdict[_Kind, dict[int, Geometry]] = defaultdict(dict)

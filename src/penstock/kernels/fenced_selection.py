@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,8 @@ from penstock.kernels.fence_book import FenceBook
 from penstock.kernels.jit import INT, INTS, SMALL_INTS, Ints, SmallInts, kernel
 from penstock.kernels.selection import Selection, Survivors
 from penstock.plan.specs import FenceTest, Interval, SlotSpec, Term, ValueSet
+
+Sets = tuple[tuple[str, ValueSet], ...]
 
 _DOOR = "__door_high", "__door_low"
 _DIGITS = 90  # with the pieces below and above them, fewer than the buckets of an attribute
@@ -43,7 +45,6 @@ class FencedSelection:
         self._plain = Selection(known, order)
         self._behind = Selection(known, (*_DOOR, *order))
         self._doors, self._truths = FenceBook(), FenceBook()
-        self._uses: dict[int, tuple[list[int], list[int]]] = {}  # doors and truths of slots
 
     @property
     def slot_numbers(self) -> Ints:
@@ -74,42 +75,27 @@ class FencedSelection:
 
     def change(self, added: Sequence[SlotSpec], dropped: Collection[int] = ()) -> None:
         """Add and drop slots; the work is that of the change."""
-        gone = [self._uses.pop(slot) for slot in dropped if slot in self._uses]
         split = {slot.slot: [_split(term) for term in slot.terms] for slot in added}
-        every = [part for parts in split.values() for part in parts]
-        door_numbers = iter(
-            self._doors.change(
-                [door for door, _ in every if door is not None],
-                [number for numbers, _ in gone for number in numbers],
-            )
-        )
-        truth_numbers = iter(
-            self._truths.change(
-                [test for _, others in every for test, _ in others],
-                [number for _, numbers in gone for number in numbers],
-            )
-        )
+        doors = {n: [p.door for p in parts if p.door is not None] for n, parts in split.items()}
+        truths = {n: [test for p in parts for test in p.truths] for n, parts in split.items()}
+        self._doors.change(doors, dropped)
+        self._truths.change(truths, dropped)
+        self._computed.update({test.name: "boolean" for own in truths.values() for test in own})
         plain, behind = [], []
         for slot in added:
-            own: tuple[list[int], list[int]] = [], []
-            terms: tuple[list[Term], list[Term]] = [], []
-            for term, (door, others) in zip(slot.terms, split[slot.slot], strict=True):
-                own[1].extend(next(truth_numbers) for _ in others)
-                sets = [*term.sets, *((test.name, values) for test, values in others)]
-                self._computed.update({test.name: "boolean" for test, _ in others})
-                if door is None:
-                    terms[0].append(Term(tuple(sets)))
-                else:
-                    own[0].append(next(door_numbers))
-                    terms[1].append(Term((*_through(own[0][-1]), *sets)))
-            if own != ([], []):
-                self._uses[slot.slot] = own
-            plain.append(replace(slot, terms=tuple(terms[0])))
-            if terms[1]:
-                behind.append(replace(slot, terms=tuple(terms[1])))
+            parts = split[slot.slot]
+            open_terms = tuple(Term(part.sets) for part in parts if part.door is None)
+            plain.append(replace(slot, terms=open_terms))
+            terms = tuple(self._through(p.door, p.sets) for p in parts if p.door is not None)
+            if terms:
+                behind.append(replace(slot, terms=terms))
         self._plain.change(plain, dropped)
-        if behind or any(doors for doors, _ in gone):
-            self._behind.change(behind, dropped)
+        self._behind.change(behind, dropped)
+
+    def _through(self, door: FenceTest, sets: Sets) -> Term:
+        digits = divmod(self._doors.number(door), _DIGITS)
+        values = (ValueSet((Interval(digit, True, digit, True),), False) for digit in digits)
+        return Term((*zip(_DOOR, values, strict=True), *sets))
 
     def match(self, batch: pa.RecordBatch, together: int) -> tuple[Ints, SmallInts, int]:
         """Offsets by row, positions of slots, and attribute look-ups."""
@@ -157,10 +143,20 @@ class FencedSelection:
         return pa.RecordBatch.from_arrays([*digits, *taken], names=[*_DOOR, *names])
 
 
-def _split(term: Term) -> tuple[FenceTest | None, list[tuple[FenceTest, ValueSet]]]:
-    """The first fence that a point has to be in, and what else is said of fences."""
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """A term: its door, other tests as attributes, and all sets but the door's."""
+
+    door: FenceTest | None
+    truths: tuple[FenceTest, ...]
+    sets: Sets
+
+
+def _split(term: Term) -> _Split:
     door = next((test for test, values in term.fences if _only_inside(values)), None)
-    return door, [(test, values) for test, values in term.fences if test is not door]
+    others = [(test, values) for test, values in term.fences if test is not door]
+    sets = (*term.sets, *((test.name, values) for test, values in others))
+    return _Split(door, tuple(test for test, _ in others), sets)
 
 
 def _only_inside(values: ValueSet) -> bool:
@@ -169,12 +165,6 @@ def _only_inside(values: ValueSet) -> bool:
         i.low is not None and (i.low, not i.low_closed) > (0, False) for i in values.intervals
     )
     return above and not values.null
-
-
-def _through(door: int) -> tuple[tuple[str, ValueSet], ...]:
-    digits = divmod(door, _DIGITS)
-    sets = (ValueSet((Interval(digit, True, digit, True),), False) for digit in digits)
-    return tuple(zip(_DOOR, sets, strict=True))
 
 
 @kernel(INTS, SMALL_INTS, INTS, SMALL_INTS, INT)
