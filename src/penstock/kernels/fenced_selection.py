@@ -75,14 +75,15 @@ class FencedSelection:
 
     def change(self, added: Sequence[SlotSpec], dropped: Collection[int] = ()) -> None:
         """Add and drop slots; the work is that of the change."""
-        split = {slot.slot: [_split(term) for term in slot.terms] for slot in added}
+        fenced = [slot for slot in added if any(term.fences for term in slot.terms)]
+        split = {slot.slot: [_split(term) for term in slot.terms] for slot in fenced}
         doors = {n: [p.door for p in parts if p.door is not None] for n, parts in split.items()}
         truths = {n: [test for p in parts for test in p.truths] for n, parts in split.items()}
         self._doors.change(doors, dropped)
         self._truths.change(truths, dropped)
         self._computed.update({test.name: "boolean" for own in truths.values() for test in own})
-        plain, behind = [], []
-        for slot in added:
+        plain, behind = [slot for slot in added if slot.slot not in split], []
+        for slot in fenced:
             parts = split[slot.slot]
             open_terms = tuple(Term(part.sets) for part in parts if part.door is None)
             plain.append(replace(slot, terms=open_terms))
