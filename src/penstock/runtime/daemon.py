@@ -1,7 +1,8 @@
 """Spark's Python worker daemon with penstock loaded before it forks.
 
 Loading numba and the compiled kernels takes well over a second. Done once in the daemon, every
-worker that it forks has them at once.
+worker that it forks has them at once. Spark collects a worker's garbage after every task: what was
+loaded before the fork is frozen, so that this does not look through all of it each time.
 
 Workers make large arrays in every micro-batch. glibc gives such memory back to the system at once,
 and taking it again costs a page fault for every 4 KB: told to, it keeps it.
@@ -10,6 +11,7 @@ and taking it again costs a page fault for every 4 KB: told to, it keeps it.
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
 from contextlib import suppress
 
@@ -32,4 +34,5 @@ if __name__ == "__main__":
         import penstock.runtime.sources.reading
         import penstock.runtime.stage  # noqa: F401
     keep_memory()
+    gc.freeze()
     manager()

@@ -79,7 +79,7 @@ FULL = Sizes(
     rows_per_file=400_000,
     files_per_batch=2,
     range_s=150,
-    repetitions=2,
+    repetitions=3,
 )
 QUICK = replace(
     FULL,
@@ -113,9 +113,9 @@ def engines(
 
 
 def _warm_up(spark: SparkSession, sizes: Sizes) -> None:
-    """A micro-batch of the largest contest: the JVM compiles what is in use, workers get memory."""
+    """The largest contest, uncounted: the JVM compiles what is in use, workers get memory."""
     streams = max(n for n, _ in sizes.pairs)
-    given = replace(sizes.given(streams, _USUAL), files=sizes.files_per_batch)
+    given = sizes.given(streams, _USUAL)
     with scratch() as directory:
         write_input(directory / "files", given)
         for name, start in engines(spark, given, {IN_MEMORY: STORES[IN_MEMORY]}).items():
