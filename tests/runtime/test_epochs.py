@@ -84,6 +84,7 @@ class World:
                 "order": plain_order(OrderFacts(tuples=1)),
                 "late": {"1": late},
                 "lost": {"1": lost},
+                "unplaced": 0,
                 "pieces": 0,
             },
             [],
@@ -225,7 +226,7 @@ def test_rows_come_in_pieces_and_a_second_try_replaces_the_first(world: World) -
         calls["rows"](rows, [bytes([position])])
     calls["rows"]({**whole, "kind": "bad", "piece": "f#0", "position": 0}, [b"again"])
     seen = {"facts": plain(DelayFacts(1)), "sources": {}, "order": plain_order(OrderFacts())}
-    calls["report"]({**whole, **seen, "late": {}, "lost": {}, "pieces": 2}, [])
+    calls["report"]({**whole, **seen, "late": {}, "lost": {}, "unplaced": 0, "pieces": 2}, [])
     report: Report = state.reports[1][0]
     assert [report.rows[k].body for k in sorted(report.rows)] == [b"again", b"\x01"]
 

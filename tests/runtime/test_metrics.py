@@ -73,6 +73,7 @@ class World:
             "order": plain_order(OrderFacts()),
             "late": {str(slot): n for slot, n in (late or {}).items()},
             "lost": {},
+            "unplaced": 0,
             "pieces": 0,
         }
         self.keeper.calls()["report"](message, [])
@@ -136,7 +137,7 @@ def test_metrics_are_plain_data_and_times_are_whole_microseconds(world: World) -
     assert metrics["rings"] == [{"ring": "w", "state": "running", "rows_per_s": None}]
     stream = metrics["streams"]["S"]
     [ring] = stream.pop("rings")
-    assert stream == {"queries": 1, "rows": 1003, "late": 3, "lost": 0, "bad": 0}
+    assert stream == {"queries": 1, "rows": 1003, "late": 3, "lost": 0, "bad": 0, "unplaced": 0}
     assert (ring["ring"], ring["estimator"], ring["target"]) == ("w", "quantile", 0.01)
     assert (ring["below"], ring["ratio"]) == (4, 0.004)
     assert (ring["per"], ring["apart"], ring["sources"]) == (None, False, {})

@@ -15,7 +15,7 @@ from shapely import Geometry
 
 from penstock.geometry import PLANE, from_hex
 from penstock.kernels.fences import Fences, Located
-from penstock.kernels.jit import Doubles, Ints
+from penstock.kernels.jit import Doubles, Flags, Ints
 from penstock.kernels.near_fences import NearFences
 from penstock.plan.specs import FenceRelation, FenceTest
 
@@ -25,6 +25,14 @@ class _Kind(NamedTuple):
     y: str
     relation: FenceRelation
     distance: float
+
+
+class Pairs(NamedTuple):
+    """Rows, ascending, with numbers of tests; and of all rows, those whose point is no place."""
+
+    rows: Ints
+    tests: Ints
+    unplaced: Flags
 
 
 class FenceBook:
@@ -84,14 +92,15 @@ class FenceBook:
             if not len(grid):
                 del self._grids[kind]
 
-    def pairs(self, batch: pa.RecordBatch) -> tuple[Ints, Ints]:
-        """Rows, ascending, and numbers of the tests that hold for them."""
-        found = [(located.rows, located.fences) for _, located in self._locate(batch)]
+    def pairs(self, batch: pa.RecordBatch) -> Pairs:
+        """Rows and tests that hold for them."""
+        found = [located for _, located in self._locate(batch)]
+        rows, tests = [each.rows for each in found], [each.fences for each in found]
+        unplaced = np.logical_or.reduce([each.unknown for each in found])
         if len(found) == 1:
-            return found[0]
-        rows, numbers = (np.concatenate(each) for each in zip(*found, strict=True))
-        order = np.argsort(rows, kind="stable")
-        return rows[order], numbers[order]
+            return Pairs(rows[0], tests[0], unplaced)
+        order = np.argsort(np.concatenate(rows), kind="stable")
+        return Pairs(np.concatenate(rows)[order], np.concatenate(tests)[order], unplaced)
 
     def truths(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
         """What each test says of each row, by the test's name; NULL: its point is no place."""

@@ -45,6 +45,7 @@ class FencedSelection:
         self._plain = Selection(known, order)
         self._behind = Selection(known, (*_DOOR, *order))
         self._doors, self._truths = FenceBook(), FenceBook()
+        self.unplaced = 0  # rows of the last batch with a point that is no place
 
     @property
     def slot_numbers(self) -> Ints:
@@ -100,11 +101,17 @@ class FencedSelection:
 
     def match(self, batch: pa.RecordBatch, together: int) -> tuple[Ints, SmallInts, int]:
         """Offsets by row, positions of slots, and attribute look-ups."""
-        batch = self._with_truths(batch)
+        truths = self._truths.truths(batch) if len(self._truths) else {}
+        batch = _with_columns(batch, truths)
         offsets, slots, visits = self._plain.match(batch, together)
+        unplaced = np.zeros(batch.num_rows, np.bool_)
+        for truth in truths.values():
+            unplaced |= truth.is_null().to_numpy(zero_copy_only=False)
         if not len(self._doors):
+            self.unplaced = int(unplaced.sum())
             return offsets, slots, visits
-        rows, doors = self._doors.pairs(batch)
+        rows, doors, lost = self._doors.pairs(batch)
+        self.unplaced = int((unplaced | lost).sum())
         found_rows, found_slots = [rows[:0]], [slots[:0]]
         positions = np.searchsorted(self.slot_numbers, self._behind.slot_numbers).astype(np.int32)
         for start in range(0, rows.size, _MOST_PAIRS):
@@ -125,15 +132,8 @@ class FencedSelection:
 
     def survivors(self, sample: pa.RecordBatch, prefix: int) -> Survivors:
         """What is left of sampled rows after each attribute, as far as buckets can tell."""
-        return self._plain.survivors(self._with_truths(sample), prefix)
-
-    def _with_truths(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if not len(self._truths):
-            return batch
-        columns = self._truths.truths(batch)
-        return pa.RecordBatch.from_arrays(
-            [*batch.columns, *columns.values()], names=[*batch.schema.names, *columns]
-        )
+        truths = self._truths.truths(sample) if len(self._truths) else {}
+        return self._plain.survivors(_with_columns(sample, truths), prefix)
 
     def _behind_doors(self, batch: pa.RecordBatch, rows: Ints, doors: Ints) -> pa.RecordBatch:
         """A row for each pair, with the columns that the terms behind doors read."""
@@ -142,6 +142,11 @@ class FencedSelection:
         taken = [batch.column(name).take(indexes) for name in names]
         digits = [pa.array(each) for each in np.divmod(doors, _DIGITS)]
         return pa.RecordBatch.from_arrays([*digits, *taken], names=[*_DOOR, *names])
+
+
+def _with_columns(batch: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    arrays, names = [*batch.columns, *columns.values()], [*batch.schema.names, *columns]
+    return pa.RecordBatch.from_arrays(arrays, names=names) if columns else batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,16 @@ def attribute_text(name: str) -> str:
     return f"[{canonical(name)},{{"
 
 
+def fence_text(test: FenceTest, values: ValueSet) -> str:
+    """What the text of a slot contains if and only if it asks this of this fence."""
+    return canonical([asdict(test), asdict(values)])
+
+
+def point_text(test: FenceTest) -> str:
+    """What the text of a slot contains if and only if it looks for the test's point in fences."""
+    return f'"x":{canonical(test.x)},"y":{canonical(test.y)}}}'
+
+
 def slot_from(text: str) -> SlotSpec:
     return _slot(json.loads(text))
 

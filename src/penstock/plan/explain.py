@@ -30,7 +30,7 @@ class Sharing:
 
     ring: str
     queries: int
-    company: Mapping[tuple[str, ValueSet], Company]  # of each attribute with its set
+    company: Mapping[tuple[str, ValueSet], Company]  # of each attribute or geofence with its set
 
 
 # Where predicates are evaluated: the source's reader, mapInArrow, or Spark's own code.
@@ -157,7 +157,11 @@ def _selection(composed: Composed, sharing: Sharing | None) -> Iterator[str]:
             + _company(company.get((name, values), Company(0, 0)))
             for name, values in term.sets
         ]
-        lines += [f"{_fence(test)} in {_set(values)}" for test, values in term.fences]
+        lines += [
+            f"{_fence(test)} in {_set(values)}"
+            + _company(company.get((test.name, values), Company(0, 0)))
+            for test, values in term.fences
+        ]
         for number, line in enumerate(lines):
             word = "and " if number else "or " if term_number else ""
             yield f"{word}{line}"

@@ -57,6 +57,7 @@ class Report:
     order: OrderFacts = field(default_factory=OrderFacts)
     late: dict[int, int] = field(default_factory=dict)
     lost: dict[int, int] = field(default_factory=dict)
+    unplaced: int = 0
     rows: dict[int, KeptRows] = field(default_factory=dict)
 
 
@@ -72,6 +73,7 @@ class RingEpochs:
     hold: bool  # bounded run: nothing is late until everything is read
     through: int = -1
     last_tuples: int = 0  # read in the last epoch that had a report
+    unplaced: int = 0  # tuples so far with a point that is no place
     last_version: int | None = None  # epochs carry no later one until the ring's plan can serve it
     flushing: bool = False
     windows: tuple[int, int, int] = (-1, 0, 0)  # registry version, longest RANGE, least SLIDE
@@ -130,6 +132,7 @@ class EpochKeeper:
             state.disorder.hold_at(punctuation_us)
             if "ordering" in seen:
                 state.ordering.restore(seen["ordering"])
+            state.unplaced = seen.get("unplaced", 0)
         for last in self._last_epochs(state):
             state.disorder.hold_at(last.punctuation_us)
         if state.planner is not None and state.planner.remembers_items:
@@ -321,6 +324,7 @@ class EpochKeeper:
                 report.order = order_facts_from(message["order"])
                 report.late = {int(slot): n for slot, n in message["late"].items()}
                 report.lost = {int(slot): n for slot, n in message["lost"].items()}
+                report.unplaced = message["unplaced"]
                 # a task that was tried again may have had more the first time
                 report.rows = {k: v for k, v in report.rows.items() if k < message["pieces"]}
 
@@ -343,6 +347,7 @@ class EpochKeeper:
                 grain_us = self._windows(state)[1]
                 state.disorder.observe(whole, _merged(reports), self._clock_us(), grain_us)
                 state.through, state.last_tuples = number, whole.rows + whole.untimed
+                state.unplaced += sum(r.unplaced for r in reports)
                 with self._registry.change():
                     self._registry.count_late(late, lost)
                     self._save(state)
@@ -357,6 +362,7 @@ class EpochKeeper:
 
     def _save(self, state: RingEpochs) -> None:
         seen = {**state.disorder.state(), "ordering": state.ordering.state()}
+        seen["unplaced"] = state.unplaced
         punctuation_us = state.disorder.punctuation_us
         self._registry.set_progress(state.ring, state.through, seen, punctuation_us)
 
@@ -379,6 +385,10 @@ class EpochKeeper:
     def last_tuples(self, ring: str) -> int:
         """How many tuples a ring read in the last micro-batch that read any."""
         return 0 if (state := self._rings.get(ring)) is None else state.last_tuples
+
+    def unplaced(self, ring: str) -> int:
+        """How many tuples of a ring had a point that is no place."""
+        return 0 if (state := self._rings.get(ring)) is None else state.unplaced
 
     def ordering(self, ring: str) -> dict[str, Any]:
         """In which order a ring's attributes are looked up, and what that costs."""

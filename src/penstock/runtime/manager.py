@@ -542,7 +542,9 @@ class RingManager:
 
     def _progress(self, ring: Ring) -> dict[str, Any]:
         counted = sum(map(self._epochs.last_tuples, ring.parts))
-        return ring.progress(None if ring.place == "spark" else counted)
+        unplaced = sum(map(self._epochs.unplaced, ring.parts))
+        progress = ring.progress(None if ring.place == "spark" else counted)
+        return {**progress, "unplaced": unplaced}
 
     def _selection(self, ring: Ring) -> dict[str, Any]:
         """Who evaluates predicates, and in which order; derived attributes by their SQL."""

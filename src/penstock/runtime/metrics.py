@@ -74,13 +74,14 @@ def _stream(
     registry: Registry, running: Running, stream: Stream, rings: Iterable[RingRow]
 ) -> dict[str, Any]:
     own = stream.name.lower()
-    rows, late, lost = registry.stream_counts(stream.name)
+    rows, unplaced, late, lost = registry.stream_counts(stream.name)
     return {
         "queries": len(registry.readers_of(stream.name)),
         "rows": rows,
         "late": late,
         "lost": lost,
         "bad": registry.bad_count(stream.name),
+        "unplaced": unplaced,
         "rings": [
             ring_disorder(registry, running, stream, r)
             for r in rings

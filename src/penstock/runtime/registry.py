@@ -220,21 +220,23 @@ class Registry:
         sql = "SELECT coalesce(sum(rows), 0) FROM bad_records WHERE stream = ?"
         return int(self._rows(sql, stream)[0][0])
 
-    def stream_counts(self, stream: str) -> tuple[int, int, int]:
-        """Tuples read by the ring that read most; late and lost ones of all queries ever.
+    def stream_counts(self, stream: str) -> tuple[int, int, int, int]:
+        """Tuples read by the ring that read most, and those that are no place in the ring that
+        found most; late and lost ones of all queries ever.
 
         Rings of an earlier stream of that name have no progress any more and do not count.
         """
         read = (
             "SELECT coalesce(max(coalesce(json_extract(p.facts, '$.rows'), 0)"
-            " + coalesce(json_extract(p.facts, '$.untimed'), 0)), 0)"
+            " + coalesce(json_extract(p.facts, '$.untimed'), 0)), 0),"
+            " coalesce(max(coalesce(json_extract(p.facts, '$.unplaced'), 0)), 0)"
             " FROM progress p JOIN rings r ON r.id = p.ring WHERE r.stream = ?"
         )
         missed = (
             "SELECT coalesce(sum(q.late), 0), coalesce(sum(q.lost), 0) FROM queries q"
             " JOIN rings r ON r.id = q.ring JOIN progress p ON p.ring = r.id WHERE r.stream = ?"
         )
-        return (self._rows(read, stream)[0][0], *self._rows(missed, stream)[0])
+        return (*self._rows(read, stream)[0], *self._rows(missed, stream)[0])
 
     # rings
 

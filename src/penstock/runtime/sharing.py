@@ -6,7 +6,7 @@ search through the texts, some tenths of a second for 100,000 of them.
 
 from __future__ import annotations
 
-from penstock.plan.codec import attribute_text, comparison_text
+from penstock.plan.codec import attribute_text, comparison_text, fence_text, point_text
 from penstock.plan.explain import Company, Sharing
 from penstock.plan.specs import Term
 from penstock.runtime.registry import Registry
@@ -16,9 +16,18 @@ def sharing_of(
     registry: Registry, ring: str, terms: tuple[Term, ...], besides: int | None
 ) -> Sharing:
     """How a query with these terms fits into a ring; `besides` is its own slot if it runs."""
+    asked = {
+        (name, values): (attribute_text(name), comparison_text(name, values))
+        for term in terms
+        for name, values in term.sets
+    }
+    asked |= {
+        (test.name, values): (point_text(test), fence_text(test, values))
+        for term in terms
+        for test, values in term.fences
+    }
     company = {}
-    for name, values in {pair for term in terms for pair in term.sets}:
-        attribute, comparison = attribute_text(name), comparison_text(name, values)
+    for pair, (attribute, comparison) in asked.items():
         comparing, same = registry.count_specs(ring, attribute, comparison, besides)
-        company[name, values] = Company(same, comparing - same)
+        company[pair] = Company(same, comparing - same)
     return Sharing(ring, registry.count_queries(ring), company)

@@ -24,6 +24,7 @@ def streams_table(streams: Iterable[Stream], metrics: Mapping[str, Any]) -> Tabl
     columns = (
         "stream", "source", "queries", "rows", "late", "bad", "estimator", "target", "ratio",
         "recent", "delay_p50", "delay_p99", "delay_max", "buffer", "waiting", "punctuation", "odd",
+        "unplaced",
     )  # fmt: skip
     rows = []
     for stream in streams:
@@ -31,7 +32,7 @@ def streams_table(streams: Iterable[Stream], metrics: Mapping[str, Any]) -> Tabl
         counts = tuple(known[c] for c in ("queries", "rows", "late", "bad"))
         for ring in known["rings"] or [None]:
             disorder = (None,) * 11 if ring is None else _disorder(ring)
-            rows.append((stream.name, stream.source, *counts, *disorder))
+            rows.append((stream.name, stream.source, *counts, *disorder, known["unplaced"]))
     return columns, rows
 
 

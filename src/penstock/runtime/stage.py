@@ -62,6 +62,7 @@ class TaskReport:
     order: OrderFacts = field(default_factory=OrderFacts)
     late: dict[int, int] = field(default_factory=dict)
     lost: dict[int, int] = field(default_factory=dict)
+    unplaced: int = 0  # tuples with a point that is no place, where a query asks for it
     late_rows: list[pa.RecordBatch] = field(default_factory=list)
     bad: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
 
@@ -82,8 +83,8 @@ class TaskReport:
             "sources": {k: plain(f) for k, f in self.sources.items()},
             "order": plain_order(self.order),
         }
-        counts = {"late": self.late, "lost": self.lost, "pieces": position}
-        ask(config.address, "report", {**whole, **seen, **counts})
+        counts = {"late": self.late, "lost": self.lost, "unplaced": self.unplaced}
+        ask(config.address, "report", {**whole, **seen, **counts, "pieces": position})
 
     def add_sources(self, found: dict[str, DelayFacts]) -> None:
         """Take in facts by source; beyond a bound they are lumped together."""
@@ -180,6 +181,7 @@ class Stage:
         selection = self.selection
         selection.reorder(epoch["order"])
         matches = select(selection, batch)
+        report.unplaced += selection.unplaced
         terms = selection.term_count
         rows = min(_MOST_SAMPLED, max(_LEAST_SAMPLED, _SAMPLE_TERMS // max(1, terms)))
         every = -(-batch.num_rows // rows)
