@@ -1,11 +1,11 @@
-"""Streams by name, as far as planning needs them: columns, event time, options."""
+"""Streams and regions by name, as far as planning needs them: columns, event time, options."""
 
 from __future__ import annotations
 
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.errors import PenstockError, QueryError, Span
 from penstock.schema import Field, Schema
@@ -15,6 +15,7 @@ OptionValue = str | int | float | bool
 # Streams that every stream brings along: late tuples and records that could not be read.
 COMPANIONS = ("late", "bad")
 TIME_TYPES = ("timestamp", "timestamp_ntz")
+GEOMETRY = "geom"  # the column of every set of regions that holds the areas, as WKB
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +36,28 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
+class RegionSet:
+    """Named areas with attributes; `digest` stands for what they are, `path` is where from."""
+
+    name: str
+    schema: Schema  # attributes, then the geometry
+    count: int
+    planar: bool  # coordinates are not degrees
+    digest: str
+    path: str
+    options: tuple[tuple[str, OptionValue], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Catalog:
-    """An immutable set of streams; look-up ignores case."""
+    """An immutable set of streams, and one of regions; look-up ignores case."""
 
     streams: Mapping[str, Stream]
+    regions: Mapping[str, RegionSet] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, streams: Iterable[Stream]) -> Catalog:
-        return cls({s.name.lower(): s for s in streams})
+    def of(cls, streams: Iterable[Stream], regions: Iterable[RegionSet] = ()) -> Catalog:
+        return cls({s.name.lower(): s for s in streams}, {r.name.lower(): r for r in regions})
 
     def get(self, name: str) -> Stream | None:
         if (stream := self.streams.get(name.lower())) is not None:
@@ -56,8 +71,29 @@ class Catalog:
         """The stream, or an error that suggests what may have been meant."""
         if (stream := self.get(name)) is not None:
             return stream
+        if (regions := self.regions.get(name.lower())) is not None:
+            hint = f"join a stream with them: FROM stream s, {regions.name} r WHERE {JOINED_BY}"
+            raise QueryError(f"{regions.name} are regions, not a stream", hint, span)
         known = [s.name for s in self.streams.values()]
         raise QueryError(f"stream {name} not found", did_you_mean(name, known, "streams"), span)
+
+    def require_regions(self, name: str, span: Span | None = None) -> RegionSet:
+        """The regions, or an error that suggests what may have been meant."""
+        if (regions := self.regions.get(name.lower())) is not None:
+            return regions
+        known = [r.name for r in self.regions.values()]
+        raise QueryError(f"regions {name} not found", did_you_mean(name, known, "regions"), span)
+
+    def refuse_taken(self, name: str, span: Span | None = None) -> None:
+        """Streams and regions have names of their own: both stand in FROM."""
+        for what, known in (("stream", self.streams), ("regions", self.regions)):
+            if name.lower() in known:
+                hint = f"DROP {what.upper()} {name} first, or choose another name"
+                verb = "exists" if what == "stream" else "exist"
+                raise QueryError(f"{what} {name} {verb} already", hint, span)
+
+
+JOINED_BY = f"ST_Within(ST_Point(s.x, s.y), r.{GEOMETRY})"
 
 
 def companion(owner: Stream, kind: str) -> Stream:
@@ -85,14 +121,8 @@ def companion(owner: Stream, kind: str) -> Stream:
 
 def check_stream(stream: Stream) -> None:
     """Refuse names that cannot be used, and time columns that do not exist or are no timestamps."""
-    if re.fullmatch(r"[\w-]+", stream.name) is None:
-        raise PenstockError(
-            f"{stream.name!r} cannot be the name of a stream",
-            "use letters, digits, _ and -",
-        )
-    for name in stream.schema.names:
-        if name.startswith("__"):
-            raise PenstockError(f"column {name} begins with __", "such names are penstock's own")
+    check_name(stream.name, "a stream")
+    check_column_names(stream.schema)
     for role, column in (("event_time", stream.event_time), ("arrival_time", stream.arrival_time)):
         if column is None:
             continue
@@ -104,6 +134,18 @@ def check_stream(stream: Stream) -> None:
             raise PenstockError(
                 f"{role} column {column} is of type {found.type}", "declare it TIMESTAMP"
             )
+
+
+def check_name(name: str, what: str) -> None:
+    if re.fullmatch(r"[\w-]+", name) is None:
+        hint = "use letters, digits, _ and -"
+        raise PenstockError(f"{name!r} cannot be the name of {what}", hint)
+
+
+def check_column_names(schema: Schema) -> None:
+    for name in schema.names:
+        if name.startswith("__"):
+            raise PenstockError(f"column {name} begins with __", "such names are penstock's own")
 
 
 def did_you_mean(name: str, known: Iterable[str], what: str) -> str:

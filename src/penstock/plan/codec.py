@@ -8,18 +8,21 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
-from penstock.plan.catalog import Stream
+from penstock.plan.catalog import RegionSet, Stream
 from penstock.plan.specs import (
     Attribute,
     Composition,
     FenceTest,
+    Following,
     Interval,
     Join,
     JoinStep,
     Output,
     Partial,
+    RegionJoin,
     Shown,
     SlotSpec,
+    SpatialValue,
     Term,
     ValueSet,
     WindowSpec,
@@ -97,7 +100,7 @@ def composition_from(text: str) -> Composition:
 
 
 def _composition(raw: Any) -> Composition:
-    join = raw.get("join")
+    join, regions, following = (raw.get(name) for name in ("join", "regions", "following"))
     return Composition(
         **{
             **raw,
@@ -109,9 +112,29 @@ def _composition(raw: Any) -> Composition:
             "partials": tuple(Partial(**p) for p in raw["partials"]),
             "partial_types": tuple(raw["partial_types"]),
             "aggregates": tuple(Output(**a) for a in raw["aggregates"]),
+            "regions": None if regions is None else _region_join(regions),
+            "spatial": tuple(_spatial(value) for value in raw.get("spatial", ())),
+            "following": None if following is None else _following(following),
             "join": None if join is None else _join(join),
         }
     )
+
+
+def _region_join(raw: Any) -> RegionJoin:
+    return RegionJoin(**{**raw, "columns": _columns(raw["columns"])})
+
+
+def _following(raw: Any) -> Following:
+    regions = _region_join(raw["regions"])
+    return Following(**{**raw, "regions": regions, "columns": _columns(raw["columns"])})
+
+
+def _columns(raw: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((name, type_) for name, type_ in raw)
+
+
+def _spatial(raw: Any) -> SpatialValue:
+    return SpatialValue(**{**raw, "columns": tuple(raw["columns"])})
 
 
 def _join(raw: Any) -> Join:
@@ -124,7 +147,14 @@ def _join(raw: Any) -> Join:
 
 
 def stream_from(text: str) -> Stream:
-    raw = json.loads(text)
+    return Stream(**_defined(json.loads(text)))
+
+
+def region_set_from(text: str) -> RegionSet:
+    return RegionSet(**_defined(json.loads(text)))
+
+
+def _defined(raw: Any) -> Any:
     fields = tuple(Field(**f) for f in raw["schema"]["fields"])
     options = tuple((key, value) for key, value in raw["options"])
-    return Stream(**{**raw, "schema": Schema(fields), "options": options})
+    return {**raw, "schema": Schema(fields), "options": options}

@@ -35,14 +35,16 @@ class ValueSet:
     null: bool
 
 
-FenceRelation = OneOf["within", "intersects", "near"]
+FENCE_PREFIX = "__f_"  # of the names of fences as attributes
+FenceRelation = OneOf["within", "intersects", "near", "sphere"]
 
 
 @dataclass(frozen=True, slots=True)
 class FenceTest:
     """Whether the point (x, y) lies in an area: 1, 0, or NULL where it is no place.
 
-    within: in its interior; intersects: on its boundary too; near: at most `distance` away.
+    within: in its interior; intersects: on its boundary too; near: at most `distance` away, sphere:
+    in metres.
     """
 
     x: str
@@ -55,7 +57,7 @@ class FenceTest:
     def name(self) -> str:
         """What it is called as an attribute: the same for equal tests."""
         parts = (self.x, self.y, self.relation, self.distance, self.geometry)
-        return f"__f_{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"
+        return f"{FENCE_PREFIX}{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +181,60 @@ def input_of(name: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class RegionJoin:
+    """A tuple for each region that the point (x, y) lies in, with the region's attributes."""
+
+    regions: str
+    digest: str  # of what they are: names may be used again
+    x: str
+    y: str
+    relation: FenceRelation
+    distance: float
+    planar: bool  # coordinates are not degrees
+    columns: tuple[tuple[str, str], ...]  # names, as `region_column` makes them, and types
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """What happens between objects, which `by` names, and regions.
+
+    columns: names and types of what is told of an event: the object, `event`, `time`, `stayed_ms`
+    and the attributes of its region. dwell_us: a stay of this length is an event.
+    """
+
+    by: str
+    regions: RegionJoin
+    columns: tuple[tuple[str, str], ...]
+    dwell_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpatialValue:
+    """A column that the stage computes: a spatial function of others and of constants."""
+
+    name: str
+    type: str
+    call: str  # JSON, see `kernels/spatial_values.py`
+    columns: tuple[str, ...]  # that it reads
+
+
+def region_column(regions: str, attribute: str) -> str:
+    """What an attribute of a region is called in a tuple."""
+    return f"{regions}:{attribute}"  # a dot would be taken for that of a struct
+
+
+@dataclass(frozen=True, slots=True)
 class Composition:
     """What a ring computes, without its queries' constants: equal compositions share a ring.
 
     Which stream columns the predicates name is data of the slots, not part of the composition, and
     so are derived attributes that cannot fail; `derived` are the others, and those of keys and
     aggregates. `computed`: the slots have derived attributes and nothing else keeps the stage out
-    of the source's reader; such queries leave the faster ring to those without. `fenced`: the
-    slots have geofences, which Spark's own code cannot evaluate in place of the stage.
+    of the source's reader, or keeps columns of places out of the stage; such queries leave the
+    faster ring to those without. `fenced`: the slots have geofences, or tuples columns of places,
+    which Spark's own code cannot evaluate in place of the stage.
+    `regions`: what each tuple is joined with before anything else looks at it; `spatial`: columns
+    that it gets then. `following`: events take the place of tuples, for the slots too.
     A SELECT ring ships columns and projects `outputs` over them. A WINDOW ring either pre-
     aggregates (`partials`; `keys` are attribute names, seen as __k0…; `outputs` and `having` speak
     of __k and of the `aggregates` __a0…), or ships rows once per window and leaves all the rest to
@@ -197,7 +245,7 @@ class Composition:
     With a `join`, combinations take the place of tuples; `stream` then lists the inputs' streams.
     """
 
-    kind: OneOf["select", "window", "input"]
+    kind: OneOf["select", "window", "input", "events"]
     stream: str
     derived: tuple[Attribute, ...]
     shipped: tuple[str, ...]
@@ -215,9 +263,34 @@ class Composition:
     apart: bool = False
     computed: bool = False
     fenced: bool = False
+    regions: RegionJoin | None = None
+    spatial: tuple[SpatialValue, ...] = ()
+    following: Following | None = None
     join: Join | None = None
 
     @property
     def streams(self) -> tuple[str, ...]:
         """The streams whose tuples come in, by input."""
         return (self.stream,) if self.join is None else tuple(i.stream for i in self.join.inputs)
+
+    @property
+    def region_join(self) -> RegionJoin | None:
+        """The regions in which tuples are looked up."""
+        return self.regions if self.following is None else self.following.regions
+
+    @property
+    def placed(self) -> tuple[tuple[str, str], ...]:
+        """Names and types of the columns that tuples get from where they are."""
+        joined = () if self.regions is None else self.regions.columns
+        return joined + tuple((value.name, value.type) for value in self.spatial)
+
+    @property
+    def placed_by(self) -> set[str]:
+        """The columns that tell where tuples are."""
+        points = set() if self.regions is None else {self.regions.x, self.regions.y}
+        return points.union(*(value.columns for value in self.spatial))
+
+    @property
+    def placed_first(self) -> bool:
+        """Whether Spark derives attributes, maybe of these columns, before the stage."""
+        return bool(self.placed) and (self.computed or bool(self.derived))
