@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.language.ast import (
     BareSelect,
     CreateQuery,
+    CreateRegions,
     CreateStream,
     Describe,
     Drop,
@@ -30,6 +31,9 @@ def show(statement: Statement) -> str:
                 text += f" ({', '.join(f'{quote_name(c.name)} {c.type}' for c in columns)})"
             text += f" WITH {_options(options)}" if options else ""
             return text if query is None else f"{text} AS {_select(query)}"
+        case CreateRegions(name, path, options):
+            given = f" WITH {_options(options)}" if options else ""
+            return f"CREATE REGIONS {quote_name(name)} FROM {quote_string(path)}{given}"
         case CreateQuery(name, select, options, sink):
             given = f" WITH {_options(options)}" if options else ""
             return f"CREATE QUERY {quote_name(name)}{given} AS {_select(select)}{_sink(sink)}"
@@ -80,6 +84,15 @@ def _item(item: SelectItem | Star) -> str:
 
 
 def _stream(stream: StreamRef) -> str:
+    if (events := stream.events) is not None:
+        dwell = "" if events.dwell_us is None else f" DWELL {events.dwell_us} MICROSECONDS"
+        ratio = "" if events.drop_ratio is None else f" DRATIO {events.drop_ratio * 100:.6f}%"
+        name = "" if stream.alias is None else f" AS {quote_name(stream.alias)}"
+        return (
+            f"EVENTS OF {quote_name(stream.name)} BY {quote_name(events.by.name)} AT"
+            f" {render(events.point)} IN {quote_name(events.regions)}"
+            f"{f' [{dwell}{ratio}]' if dwell or ratio else ''}{name}"
+        )
     alias = "" if stream.alias is None else f" AS {quote_name(stream.alias)}"
     return f"{_dotted(stream.name)}{alias}{'' if stream.window is None else _window(stream.window)}"
 

@@ -182,13 +182,26 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class EventsOf:
+    """`EVENTS OF stream BY column AT point IN regions [DWELL … DRATIO p%]`, but for the stream."""
+
+    by: Column
+    point: Expr
+    regions: str
+    dwell_us: int | None = None
+    drop_ratio: float | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class StreamRef:
-    """A stream in FROM; `name` may be a companion such as `Sensors.late`."""
+    """A stream in FROM, or its events; `name` may be a companion such as `Sensors.late`."""
 
     name: str
     alias: str | None = None
     window: Window | None = None
     span: Span = _span()
+    events: EventsOf | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +242,16 @@ class CreateStream:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateRegions:
+    """Named areas with attributes, from a file."""
+
+    name: str
+    path: str
+    options: tuple[Option, ...] = ()
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class CreateQuery:
     name: str
     select: Select
@@ -246,7 +269,7 @@ class BareSelect:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    what: OneOf["stream", "query"]
+    what: OneOf["stream", "regions", "query"]
     name: str
     cascade: bool = False
     span: Span = _span()
@@ -254,7 +277,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    what: OneOf["streams", "queries", "rings"]
+    what: OneOf["streams", "regions", "queries", "rings"]
     span: Span = _span()
 
 
@@ -283,4 +306,14 @@ class SetOption:
     span: Span = _span()
 
 
-Statement = CreateStream | CreateQuery | BareSelect | Drop | Show | Describe | Explain | SetOption
+Statement = (
+    CreateStream
+    | CreateRegions
+    | CreateQuery
+    | BareSelect
+    | Drop
+    | Show
+    | Describe
+    | Explain
+    | SetOption
+)

@@ -279,14 +279,23 @@ class _Reader(Cursor):
             arguments = self._list(start + 2, end - 1)
             if len(arguments) == 2:
                 return StartsWith(*arguments, span)
-        if self._is_spatial(start) and self._closing(start + 1) == end - 1:
-            return SpatialCall(first.name.lower(), self._list(start + 2, end - 1), span)
+        if self._is_spatial(start):
+            call, after = self._spatial(start)
+            if after == end:
+                return call
         return self._opaque(range(start, end))
 
     def _is_spatial(self, index: int) -> bool:
         token, following = self.tokens[index], self.tokens[index + 1 : index + 2]
         called = bool(following) and following[0].is_symbol("(")
         return called and token.is_name and token.name.lower() in SPATIAL
+
+    def _spatial(self, start: int) -> tuple[SpatialCall, int]:
+        """Read the spatial function that starts here; returns it and the index after it."""
+        end = self._closing(start + 1) + 1
+        arguments = self._list(start + 2, end - 1, self.in_aggregate)
+        span = span_of(self.tokens[start:end])
+        return SpatialCall(self.tokens[start].name.lower(), arguments, span), end
 
     def _closing(self, opening: int) -> int:
         depth = 0
@@ -369,6 +378,8 @@ class _Reader(Cursor):
                 skip_to = after - self.base
             elif self._is_aggregate(index):
                 node, skip_to = self._aggregate(index)
+            elif self._is_spatial(index):
+                node, skip_to = self._spatial(index)
             if node is not None:
                 parts += [text, node] if text else [node]
                 text = ""

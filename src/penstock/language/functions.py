@@ -37,13 +37,18 @@ _NEVER_FAILS = """
 # Spatial functions that penstock evaluates itself.
 SPATIAL: frozenset[str] = frozenset(
     (
+        "st_astext",
         "st_contains",
+        "st_distance",
+        "st_distancesphere",
         "st_dwithin",
         "st_geomfromgeojson",
         "st_geomfromtext",
         "st_intersects",
         "st_point",
         "st_within",
+        "st_x",
+        "st_y",
     )
 )
 

@@ -10,6 +10,7 @@ from penstock.language.ast import (
     BareSelect,
     ColumnDef,
     CreateQuery,
+    CreateRegions,
     CreateStream,
     Describe,
     Drop,
@@ -23,10 +24,10 @@ from penstock.language.ast import (
 from penstock.language.cursor import Cursor, check_brackets, span_of, split_at_commas
 from penstock.language.options import parse_options, parse_value
 from penstock.language.select import CLAUSES, parse_select
-from penstock.language.tokens import Token, tokenize
+from penstock.language.tokens import Token, decode_string, tokenize
 from penstock.schema import canonical_type
 
-_TO_CREATE = ("STREAM", "QUERY")
+_TO_CREATE = ("STREAM", "REGIONS", "QUERY")
 
 
 def parse(text: str) -> tuple[Statement, ...]:
@@ -66,13 +67,13 @@ def _statement(tokens: list[Token], script: str) -> Statement:
     return statement
 
 
-def _create(cursor: Cursor, script: str) -> CreateStream | CreateQuery:
+def _create(cursor: Cursor, script: str) -> CreateStream | CreateRegions | CreateQuery:
     cursor.expect("CREATE")
     what = cursor.peek()
     if what.upper in ("TABLE", "VIEW", "OR", "TEMPORARY"):
         raise QueryError(
             f"CREATE {what.upper} is not supported",
-            "write CREATE STREAM or CREATE QUERY",
+            "write CREATE STREAM, CREATE REGIONS or CREATE QUERY",
             what.span,
         )
     cursor.expect(*_TO_CREATE)
@@ -81,6 +82,8 @@ def _create(cursor: Cursor, script: str) -> CreateStream | CreateQuery:
     name = _plain_name(cursor, f"a name after CREATE {what.upper}")
     if what.upper == "STREAM":
         return _create_stream(cursor, name, script)
+    if what.upper == "REGIONS":
+        return _create_regions(cursor, name)
     options = _with(cursor)
     cursor.expect("AS")
     select, sink = _select(cursor, script)
@@ -112,6 +115,17 @@ def _create_stream(cursor: Cursor, name: str, script: str) -> CreateStream:
             "a derived stream has no INTO", "read it with a query that has one", select.span
         )
     return CreateStream(name, (), options, select, span_of(cursor.tokens))
+
+
+def _create_regions(cursor: Cursor, name: str) -> CreateRegions:
+    cursor.expect("FROM")
+    path = cursor.peek()
+    if path.kind != "string":
+        raise QueryError("regions come from a file", "write FROM 'zones.geojson'", path.span)
+    cursor.take()
+    options = _with(cursor)
+    cursor.finish(["WITH"])
+    return CreateRegions(name, decode_string(path.text), options, span_of(cursor.tokens))
 
 
 def _columns(tokens: Sequence[Token]) -> tuple[ColumnDef, ...]:
@@ -204,16 +218,23 @@ def _drop(cursor: Cursor, _script: str) -> Drop:
     name = _plain_name(cursor, f"a name after DROP {what.upper}")
     cascade = cursor.accept("CASCADE") is not None
     cursor.finish(["CASCADE"])
-    return Drop(
-        "stream" if what.upper == "STREAM" else "query", name, cascade, span_of(cursor.tokens)
-    )
+    span = span_of(cursor.tokens)
+    match what.upper:
+        case "STREAM":
+            return Drop("stream", name, cascade, span)
+        case "REGIONS":
+            return Drop("regions", name, cascade, span)
+        case _:
+            return Drop("query", name, cascade, span)
 
 
 def _show(cursor: Cursor, _script: str) -> Show:
     cursor.expect("SHOW")
-    match cursor.expect("STREAMS", "QUERIES", "RINGS").upper:
+    match cursor.expect("STREAMS", "REGIONS", "QUERIES", "RINGS").upper:
         case "STREAMS":
             return Show("streams", span_of(cursor.tokens))
+        case "REGIONS":
+            return Show("regions", span_of(cursor.tokens))
         case "QUERIES":
             return Show("queries", span_of(cursor.tokens))
         case _:
@@ -222,7 +243,7 @@ def _show(cursor: Cursor, _script: str) -> Show:
 
 def _describe(cursor: Cursor, _script: str) -> Describe:
     cursor.take()
-    return Describe(_dotted_name(cursor, "a stream or query"), span_of(cursor.tokens))
+    return Describe(_dotted_name(cursor, "a stream, regions or a query"), span_of(cursor.tokens))
 
 
 def _explain(cursor: Cursor, script: str) -> Explain:
@@ -233,6 +254,8 @@ def _explain(cursor: Cursor, script: str) -> Explain:
         return Explain(_select(cursor, script)[0], None, analyze, span)
     if cursor.peek().upper == "CREATE":
         created = _create(cursor, script)
+        if isinstance(created, CreateRegions):
+            raise QueryError("regions have no plan", "EXPLAIN a query", created.span)
         select = created.select if isinstance(created, CreateQuery) else created.query
         if select is None:
             raise QueryError("a stream with a source has no plan", "EXPLAIN a query", created.span)

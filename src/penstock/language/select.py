@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.errors import QueryError, Span
-from penstock.language.ast import And, Expr, Literal, Select, SelectItem, Star, StreamRef, Window
+from penstock.language.ast import (
+    And,
+    Column,
+    EventsOf,
+    Expr,
+    Literal,
+    Select,
+    SelectItem,
+    Star,
+    StreamRef,
+    Window,
+)
 from penstock.language.columns import COMPANIONS
 from penstock.language.cursor import RESERVED, Cursor, span_of, split_at_commas, suggestion
 from penstock.language.expressions import parse_expression, parse_named
 from penstock.language.tokens import Token
 from penstock.language.tree import aggregates_of
-from penstock.language.windows import parse_window
+from penstock.language.windows import parse_dwell, parse_window
 
 CLAUSES = ("SELECT", "FROM", "WHERE", "GROUP BY", "HAVING")
 _ONE_QUERY = "write two queries, or filter one stream with OR"
@@ -163,7 +174,7 @@ def _all(conditions: Sequence[Expr]) -> Expr | None:
 
 def _streams(tokens: Sequence[Token], script: str) -> tuple[tuple[StreamRef, ...], list[Expr]]:
     cursor = Cursor(tokens)
-    streams, conditions = [_stream(cursor)], list[Expr]()
+    streams, conditions = [_stream(cursor, script)], list[Expr]()
     while not cursor.done:
         token = cursor.peek()
         if token.upper in _OUTER:
@@ -173,12 +184,12 @@ def _streams(tokens: Sequence[Token], script: str) -> tuple[tuple[StreamRef, ...
                 token.span,
             )
         if cursor.accept(","):
-            streams.append(_stream(cursor))
+            streams.append(_stream(cursor, script))
             continue
         inner = cursor.accept("INNER", "CROSS")
         if not cursor.accept("JOIN"):
             raise _unexpected_in_from(cursor)
-        streams.append(_stream(cursor))
+        streams.append(_stream(cursor, script))
         if cursor.peek().upper == "USING":
             raise QueryError("USING is not supported", "write ON a.x = b.x", cursor.peek().span)
         if inner is not None and inner.upper == "CROSS":
@@ -216,7 +227,7 @@ def _unexpected_in_from(cursor: Cursor) -> QueryError:
     )
 
 
-def _stream(cursor: Cursor) -> StreamRef:
+def _stream(cursor: Cursor, script: str) -> StreamRef:
     """`name [AS alias] [window]`; the window may also stand before the alias."""
     if cursor.peek().is_symbol("("):
         raise QueryError(
@@ -225,6 +236,8 @@ def _stream(cursor: Cursor) -> StreamRef:
             cursor.peek().span,
         )
     start = cursor.at
+    if cursor.peek().upper == "EVENTS" and cursor.peek(1).upper == "OF":
+        return _events(cursor, script)
     first = cursor.name("a stream")
     if cursor.peek().is_symbol("("):
         raise QueryError(f"{first.text}(…) is not a stream", None, first.span)
@@ -240,14 +253,47 @@ def _stream(cursor: Cursor) -> StreamRef:
             )
         name = f"{name}.{companion.name.lower()}"
     window = _window(cursor)
-    alias = None
-    follows = cursor.peek()
-    if cursor.accept("AS"):
-        alias = cursor.name("an alias").name
-    elif follows.is_name and follows.upper not in RESERVED and follows.upper not in _OUTER:
-        alias = cursor.take().name
+    alias = _alias(cursor)
     window = window or _window(cursor)
     return StreamRef(name, alias, window, span_of(cursor.tokens[start : cursor.at]))
+
+
+def _alias(cursor: Cursor) -> str | None:
+    follows = cursor.peek()
+    if cursor.accept("AS"):
+        return cursor.name("an alias").name
+    if follows.is_name and follows.upper not in RESERVED and follows.upper not in _OUTER:
+        return cursor.take().name
+    return None
+
+
+def _events(cursor: Cursor, script: str) -> StreamRef:
+    """`EVENTS OF name BY column AT ST_Point(x, y) IN regions [DWELL …] [AS alias]`."""
+    start = cursor.at
+    cursor.expect("EVENTS")
+    cursor.expect("OF")
+    name = cursor.name("a stream").name
+    cursor.expect("BY")
+    by = cursor.name("the column that names objects")
+    cursor.expect("AT")
+    point = cursor.at
+    cursor.name("ST_Point(x, y)")
+    if not cursor.peek().is_symbol("("):
+        raise cursor.unexpected("expected ST_Point(x, y) after AT")
+    cursor.group()
+    place = parse_expression(cursor.tokens[point : cursor.at], script)
+    cursor.expect("IN")
+    regions = cursor.name("regions").name
+    dwell_us, drop_ratio = None, None
+    opening = cursor.peek()
+    if opening.is_symbol("["):
+        inside = cursor.group()
+        brackets = Span(opening.span.start, cursor.peek(-1).span.end)
+        dwell_us, drop_ratio = parse_dwell(inside, brackets)
+    span = span_of(cursor.tokens[start : cursor.at])
+    key = Column(by.name, None, by.span)
+    events = EventsOf(key, place, regions, dwell_us, drop_ratio, span)
+    return StreamRef(name, _alias(cursor), None, span, events)
 
 
 def _window(cursor: Cursor) -> Window | None:

@@ -19,7 +19,7 @@ from penstock.language.tokens import Token, decode_string
 
 PARTS = ("RANGE", "SLIDE", "WATTR", "DRATIO", "NOW", "UNBOUNDED")
 _REFUSED = ("ROWS", "PARTITION BY", "PARTITION")
-_WORDS = (*PARTS, "PER", *_REFUSED)
+_WORDS = (*PARTS, "PER", "DWELL", *_REFUSED)
 _MILLISECOND = 1_000
 _UNITS = {
     "MICROSECOND": 1,
@@ -85,6 +85,26 @@ def parse_window(inside: Sequence[Token], span: Span) -> Window:
     kind: OneOf["range", "now", "unbounded"]
     kind = "range" if "RANGE" in found else "now" if "NOW" in found else "unbounded"
     return Window(kind, range_us, slide_us, wattr, drop_ratio, per, span)
+
+
+def parse_dwell(inside: Sequence[Token], span: Span) -> tuple[int | None, float | None]:
+    """What `[DWELL 5 MINUTES DRATIO 1%]` says, in microseconds and as a fraction."""
+    cursor = Cursor(inside, span.end - 1)
+    found = set[str]()
+    dwell_us: int | None = None
+    drop_ratio: float | None = None
+    while not cursor.done:
+        part = cursor.expect("DWELL", "DRATIO")
+        if part.upper in found:
+            raise QueryError(f"{part.upper} is given twice", "keep one of them", part.span)
+        found.add(part.upper)
+        if part.upper == "DWELL":
+            dwell_us = _length(cursor, "DWELL")
+        else:
+            drop_ratio = _drop_ratio(cursor)
+    if not found:
+        raise QueryError("these brackets are empty", "write [DWELL 5 MINUTES]", span)
+    return dwell_us, drop_ratio
 
 
 def _length(cursor: Cursor, part: str) -> int:

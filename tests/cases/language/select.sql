@@ -129,3 +129,21 @@ SELECT a FROM  range(5)
 
 -- fail 1:15: {
 SELECT a FROM {s}
+
+-- ok: events of objects and regions
+-- is: SELECT id, event FROM EVENTS OF Taxis BY id AT st_point(lon, lat) IN Zones WHERE event = 'ENTER'
+SELECT id, event FROM events of Taxis BY id AT ST_Point(lon, lat) IN Zones WHERE event = 'ENTER'
+
+-- ok: events with a time to dwell, a share that may be late and an alias
+-- is: SELECT e.id FROM EVENTS OF Taxis BY id AT st_point(lon, lat) IN Zones [ DWELL 300000000 MICROSECONDS DRATIO 1.000000%] AS e
+SELECT e.id FROM EVENTS OF Taxis BY id AT ST_Point(lon, lat) IN Zones [DRATIO 1% DWELL 5 MINUTES] e
+
+-- ok: a stream may be called events
+-- is: SELECT id FROM events
+SELECT id FROM events
+
+-- fail 1:45: expected IN
+SELECT id FROM EVENTS OF t BY id AT p(x, y) z
+
+-- fail 1:64: DWELL is given twice
+SELECT id FROM EVENTS OF t BY id AT p(x) IN z [DWELL 5 SECONDS DWELL 1 DAY]

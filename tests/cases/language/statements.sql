@@ -27,6 +27,16 @@ CREATE QUERY q WITH (`from` = 'earliest') AS SELECT a FROM s INTO (sink = 'parqu
 DROP QUERY a; /* one; /* nested; */ */ drop stream b cascade;; -- rest; of line
 SHOW STREAMS; show queries; SHOW /* in */ RINGS; DESCRIBE s; desc s.late;
 
+-- ok: regions
+-- is: CREATE REGIONS Zones FROM 'zones.csv' WITH ('geometry' = 'wkt', 'planar' = TRUE); SHOW regions; DROP regions Zones CASCADE
+CREATE REGIONS Zones FROM 'zones.csv' WITH (geometry = 'wkt', planar = true); show regions; DROP REGIONS Zones CASCADE
+
+-- fail 1:27: regions come from a file
+CREATE REGIONS Zones FROM z
+
+-- fail 1:1: regions have no plan
+EXPLAIN CREATE REGIONS Zones FROM 'z.csv'
+
 -- ok: explain in all its forms
 -- is: EXPLAIN SELECT a FROM s; EXPLAIN ANALYZE SELECT a FROM s; EXPLAIN SELECT a FROM s; EXPLAIN q
 EXPLAIN SELECT a FROM s; EXPLAIN ANALYZE SELECT a FROM s;
