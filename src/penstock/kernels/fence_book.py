@@ -13,11 +13,14 @@ import numpy as np
 import pyarrow as pa
 from shapely import Geometry
 
-from penstock.geometry import PLANE, from_hex
+from penstock.geometry import PLANE, Bounds, from_hex
 from penstock.kernels.fences import Fences, Located
 from penstock.kernels.jit import Doubles, Flags, Ints
 from penstock.kernels.near_fences import NearFences
+from penstock.kernels.sphere_fences import SphereFences
 from penstock.plan.specs import FenceRelation, FenceTest
+
+FenceGrid = Fences | NearFences | SphereFences
 
 
 class _Kind(NamedTuple):
@@ -44,7 +47,7 @@ class FenceBook:
         self._needed: dict[int, list[int]] = {}  # by slot
         self._users: Counter[int] = Counter()
         self._free: list[int] = []
-        self._grids: dict[_Kind, Fences | NearFences] = {}
+        self._grids: dict[_Kind, FenceGrid] = {}
 
     def __len__(self) -> int:
         return len(self._tests)
@@ -87,7 +90,8 @@ class FenceBook:
         for number, test in gone.items():
             dropped[_kind(test)].append(number)
         for kind in added.keys() | dropped.keys():
-            grid = self._grids.setdefault(kind, _empty_grid(kind))
+            new_grid = empty_grid(kind.relation, kind.distance, PLANE)
+            grid = self._grids.setdefault(kind, new_grid)
             grid.change(added[kind], dropped[kind])
             if not len(grid):
                 del self._grids[kind]
@@ -117,19 +121,29 @@ class FenceBook:
         values = {name: coordinates(batch.column(name)) for name in self.columns}
         for kind, grid in self._grids.items():
             xs, ys = values[kind.x], values[kind.y]
-            if isinstance(grid, NearFences):
-                yield kind, grid.locate(xs, ys)
-            else:
-                assert kind.relation != "near"
-                yield kind, grid.locate(xs, ys, kind.relation)
+            yield kind, locate_in(grid, xs, ys, kind.relation)
 
 
 def _kind(test: FenceTest) -> _Kind:
     return _Kind(test.x, test.y, test.relation, test.distance)
 
 
-def _empty_grid(kind: _Kind) -> Fences | NearFences:
-    return NearFences(kind.distance, PLANE) if kind.relation == "near" else Fences(PLANE)
+def empty_grid(relation: FenceRelation, distance: float, domain: Bounds) -> FenceGrid:
+    """What finds fences that points have this relation to."""
+    match relation:
+        case "near":
+            return NearFences(distance, domain)
+        case "sphere":
+            return SphereFences(distance)
+        case _:
+            return Fences(domain)
+
+
+def locate_in(grid: FenceGrid, xs: Doubles, ys: Doubles, relation: FenceRelation) -> Located:
+    if isinstance(grid, Fences):
+        assert relation in ("within", "intersects")
+        return grid.locate(xs, ys, relation)
+    return grid.locate(xs, ys)
 
 
 def coordinates(column: pa.Array) -> Doubles:
