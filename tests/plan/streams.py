@@ -10,7 +10,8 @@ import pytest
 from penstock.errors import QueryError
 from penstock.language import parse
 from penstock.language.ast import BareSelect
-from penstock.plan.bind import BoundQuery, bind
+from penstock.plan.bind import bind
+from penstock.plan.bound import BoundQuery
 from penstock.plan.catalog import Catalog, Stream
 from penstock.schema import Field, Schema
 

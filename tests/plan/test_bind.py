@@ -14,7 +14,7 @@ from tests.plan.streams import bound, cases, told
 
 from penstock.errors import QueryError
 from penstock.language.render import render
-from penstock.plan.bind import BoundQuery, BoundStream
+from penstock.plan.bound import BoundQuery, BoundStream
 
 
 def show(query: BoundQuery) -> str:

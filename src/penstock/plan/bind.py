@@ -7,7 +7,8 @@ stand for. Types of expressions are Spark's business; the runtime asks Spark onc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from penstock.errors import QueryError
 from penstock.language.ast import (
@@ -24,55 +25,35 @@ from penstock.language.ast import (
 from penstock.language.render import default_name
 from penstock.language.tree import children, rebuild, walk
 from penstock.plan.bind_join import check_join, common_slide_us
-from penstock.plan.catalog import TIME_TYPES, Catalog, Stream
+from penstock.plan.bind_places import (
+    bind_events,
+    following_in,
+    refuse_more_than_selection,
+    with_spatial,
+)
+from penstock.plan.bound import BoundItem, BoundQuery, BoundStream
+from penstock.plan.catalog import GEOMETRY, TIME_TYPES, Catalog, Stream
+from penstock.plan.events import events_stream
 from penstock.plan.geofences import refuse_spatial
 from penstock.plan.normal import with_literals_right, without_parentheses
+from penstock.plan.regions import region_join, regions_in, with_columns
 from penstock.plan.scope import BOUND_WINDOW_COLUMNS, WINDOW_COLUMNS, Scope
-from penstock.plan.specs import WindowSpec
+from penstock.plan.spatial import SpatialColumns
+from penstock.plan.specs import WindowSpec, region_column
 from penstock.schema import Field, is_groupable
 
 INSTANT_US = 1_000  # [NOW] is one tick of the engine's clock, a millisecond
 
 
-@dataclass(frozen=True, slots=True)
-class BoundItem:
-    name: str
-    expr: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class BoundStream:
-    """A stream as one query reads it."""
-
-    stream: Stream
-    alias: str
-    window: WindowSpec | None
-    event_time: str | None
-    drop_ratio: float | None
-    drop_ratio_per: str | None  # the column that tells its sources apart
-
-
-@dataclass(frozen=True, slots=True)
-class BoundQuery:
-    """A selection (no aggregates), a window query (aggregates) or a join (several inputs)."""
-
-    inputs: tuple[BoundStream, ...]
-    items: tuple[BoundItem, ...]
-    where: Expr | None
-    keys: tuple[Expr, ...]
-    having: Expr | None
-    aggregated: bool
-    notes: tuple[str, ...] = ()
-
-    @property
-    def source(self) -> BoundStream:
-        return self.inputs[0]
-
-
 def bind(select: Select, catalog: Catalog) -> BoundQuery:
     """Resolve a SELECT against the catalog, or raise a QueryError that names the place."""
-    streams = tuple(catalog.require(ref.name, ref.span) for ref in select.streams)
-    scope = Scope(tuple(zip(select.streams, streams, strict=True)))
+    regions = regions_in(select, catalog)
+    refs = [ref for ref in select.streams if regions is None or ref is not regions[0]]
+    streams = [catalog.require(ref.name, ref.span) for ref in refs]
+    following = following_in(refs, streams, catalog)
+    if following is not None:
+        streams = [events_stream(streams[0], following)]
+    scope = Scope(tuple(zip(refs, streams, strict=True)), regions)
     items = tuple(i for item in select.items for i in _bind_item(item, scope))
     where = None if select.where is None else scope.bind(select.where)
     if where is not None:
@@ -83,15 +64,31 @@ def bind(select: Select, catalog: Catalog) -> BoundQuery:
     aggregated = (
         bool(bound_keys) or any(_has_aggregate(i.expr) for i in items) or having is not None
     )
-    for expr in (*(i.expr for i in items), *keys, *(() if having is None else (having,))):
-        refuse_spatial(expr)
     inputs = _bind_streams(scope, aggregated)
+    if following is not None:
+        inputs = (bind_events(inputs[0], refs[0], following, catalog),)
+        refuse_more_than_selection(refs[0], aggregated)
+    if regions is not None:
+        [source] = inputs
+        join, where = region_join(where, regions, source.stream)
+        joined = with_columns(source.stream, join.columns)
+        inputs = (replace(source, stream=joined, regions=join),)
+    if len(inputs) == 1:
+        functions = SpatialColumns({f.name: f.type for f in inputs[0].stream.schema.fields})
+        items = tuple(replace(i, expr=functions.anywhere(i.expr)) for i in items)
+        keys = tuple(map(functions.anywhere, keys))
+        having = None if having is None else functions.anywhere(having)
+        where = None if where is None else functions.in_where(where)
+        inputs = (with_spatial(inputs[0], tuple(functions.found.values())),)
+    else:
+        for expr in (*(i.expr for i in items), *keys, *(() if having is None else (having,))):
+            refuse_spatial(expr)
     if aggregated:
         items = tuple(i for i in items if not _names_window(i))
         _check_grouping(items, keys, having)
     _refuse_window_columns(items, where, having, aggregated)
     _check_names(items)
-    return BoundQuery(inputs, items, where, keys, having, aggregated, _notes(select, aggregated))
+    return BoundQuery(inputs, items, where, keys, having, aggregated, _notes(refs, aggregated))
 
 
 def _bind_item(item: SelectItem | Star, scope: Scope) -> list[BoundItem]:
@@ -104,6 +101,12 @@ def _bind_item(item: SelectItem | Star, scope: Scope) -> list[BoundItem]:
             continue
         qualifier = alias if len(scope.streams) > 1 else None
         found += [BoundItem(n, Column(n, qualifier, item.span)) for n in stream.schema.names]
+    if scope.regions is not None:
+        ref, regions = scope.regions
+        if item.qualifier is None or item.qualifier.lower() == (ref.alias or ref.name).lower():
+            names = [n for n in regions.schema.names if n != GEOMETRY]
+            columns = {n: Column(region_column(regions.name, n), None, item.span) for n in names}
+            found += [BoundItem(n, column) for n, column in columns.items()]
     if not found:
         raise QueryError(f"{item.qualifier} is not a stream of this query", None, item.span)
     return found
@@ -311,10 +314,10 @@ def _ungrouped(expr: Expr, keys: tuple[Expr, ...]) -> Column | None:
     return next((c for e in children(expr) if (c := _ungrouped(e, keys)) is not None), None)
 
 
-def _notes(select: Select, aggregated: bool) -> tuple[str, ...]:
+def _notes(refs: Sequence[StreamRef], aggregated: bool) -> tuple[str, ...]:
     notes = []
-    joined = len(select.streams) > 1
-    for ref in select.streams:
+    joined = len(refs) > 1
+    for ref in refs:
         if not aggregated and not joined and ref.window is not None:
             notes.append("a selection keeps no window: its window clause has no effect")
         if joined and _window_spec(ref.window) is None:

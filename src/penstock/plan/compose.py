@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from penstock.errors import QueryError
 from penstock.language.ast import Aggregate, Column, Expr, Literal
 from penstock.language.render import render
 from penstock.language.tree import rebuild, walk
 from penstock.plan.aggregates import Merge, merge_of, native_call
-from penstock.plan.bind import BoundQuery
+from penstock.plan.bound import BoundQuery
 from penstock.plan.compose_join import compose_join
 from penstock.plan.composed import Composed, Deriver, TypeOf, composed_of, fixed_attributes
 from penstock.plan.predicates import Fold, Predicate, analyse
@@ -37,6 +38,8 @@ def _compose(query: BoundQuery, type_of: TypeOf, fold: Fold) -> Composed:
     deriver = Deriver.over(stream.schema, type_of)
     types = deriver.types
     predicate = analyse(query.where, types, deriver.derive, fold)
+    if query.source.following is not None:
+        return composed_of(stream, _events(query, predicate, types), predicate, None)
     if not query.aggregated:
         return composed_of(stream, _selection(query, predicate, types), predicate, None)
     plan = _preaggregated(query, deriver, types) or _raw(query)
@@ -44,6 +47,8 @@ def _compose(query: BoundQuery, type_of: TypeOf, fold: Fold) -> Composed:
     composition = Composition(
         kind="window",
         stream=stream.name,
+        regions=query.source.regions,
+        spatial=query.source.spatial,
         derived=fixed_attributes(predicate, plan.derived, types),
         shipped=plan.shipped,
         outputs=plan.outputs,
@@ -68,10 +73,28 @@ def _selection(query: BoundQuery, predicate: Predicate, types: dict[str, str]) -
     return Composition(
         kind="select",
         stream=query.source.stream.name,
+        regions=query.source.regions,
+        spatial=query.source.spatial,
         derived=fixed_attributes(predicate, (), types),
         shipped=shipped,
         outputs=tuple(Output(i.name, render(i.expr)) for i in query.items),
         event_time=query.source.stream.event_time,
+    )
+
+
+def _events(query: BoundQuery, predicate: Predicate, types: dict[str, str]) -> Composition:
+    """A selection of events; they come out of the ring's state, where Spark computes nothing."""
+    fenced = any(term.fences for term in predicate.terms)
+    if predicate.derived or predicate.failing or query.source.spatial or fenced:
+        hint = "WHERE compares columns of events with constants; SELECT may compute with them"
+        span = None if query.where is None else query.where.span
+        raise QueryError("this is more than can be asked of events", hint, span)
+    return replace(
+        _selection(query, predicate, types),
+        kind="events",
+        event_time=query.source.event_time,
+        drop_ratio=query.source.drop_ratio,
+        following=query.source.following,
     )
 
 

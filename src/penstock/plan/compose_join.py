@@ -15,7 +15,7 @@ from penstock.language.ast import And, Column, Expr, Opaque
 from penstock.language.render import render
 from penstock.language.tree import columns_of, rebuild
 from penstock.plan.aggregates import native_call
-from penstock.plan.bind import BoundQuery, BoundStream
+from penstock.plan.bound import BoundQuery, BoundStream
 from penstock.plan.chain import chain_steps
 from penstock.plan.comparisons import constant_of
 from penstock.plan.composed import Composed, Deriver, TypeOf, composed_of, fixed_attributes

@@ -42,11 +42,12 @@ def composed_of(
     """Attributes that the composition does not know are the slot's own."""
     derived = tuple(a for a in predicate.derived if a not in composition.derived)
     in_reader = stream.source != "dataframe" and not composition.derived
+    placed = bool(composition.placed)
     fenced = composition.kind == "select" and any(term.fences for term in predicate.terms)
     composition = replace(
         composition,
-        computed=in_reader and bool(derived),
-        fenced=fenced and (not in_reader or bool(derived)),
+        computed=(in_reader or placed) and bool(derived),
+        fenced=placed or (fenced and (not in_reader or bool(derived))),
     )
     return Composed(composition, predicate.terms, window, derived)
 

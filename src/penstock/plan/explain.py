@@ -8,12 +8,14 @@ from typing import Literal
 
 from penstock.geometry import from_hex, outlined
 from penstock.language.render import render
-from penstock.plan.bind import BoundQuery
+from penstock.plan.bound import BoundQuery
 from penstock.plan.catalog import Stream
 from penstock.plan.composed import Composed
 from penstock.plan.disorder import BY_RATIO, chosen_estimator
-from penstock.plan.specs import Composition, FenceTest, Interval, ValueSet
+from penstock.plan.specs import Composition, FenceRelation, FenceTest, Interval, ValueSet
 from penstock.schema import Schema
+
+_WIDE = 160  # characters of a computed column: areas may have thousands of corners
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,46 @@ def explain_query(
     return "\n".join(
         [
             f"stream    {stream.name} ({stream.source})",
+            *_region_lines(composed.composition),
+            *_spatial_lines(composed.composition),
+            *_following_lines(stream, composed.composition),
             *source_lines(composed, place, sharing),
             *([] if composed.window is None else _window_lines(query, composed)),
             *result_lines(query, outputs, sharing),
         ]
     )
+
+
+def _region_lines(composition: Composition) -> list[str]:
+    """Which regions tuples are joined with, and where."""
+    if (join := composition.regions) is None:
+        return []
+    how = _relation(join.relation, join.distance)
+    lines = [f"({join.x}, {join.y}) {how} a region of {join.regions}: a tuple for each such region"]
+    if composition.placed_first:
+        lines.append("before Spark derives attributes, in a mapInArrow of its own")
+    return labelled("regions", lines)
+
+
+def _following_lines(stream: Stream, composition: Composition) -> list[str]:
+    """Whose events these are, and what they wait for."""
+    if (following := composition.following) is None:
+        return []
+    join = following.regions
+    kinds = "ENTER, LEAVE"
+    if following.dwell_us is not None:
+        kinds += f", DWELL after {duration(following.dwell_us)}"
+    lines = [
+        f"{kinds} of each {following.by} at ({join.x}, {join.y}) and each region of {join.regions}",
+        "kept by object in the ring's state; told in the order of time, behind the punctuation",
+    ]
+    return labelled("events", lines) + disorder_lines(stream, composition)
+
+
+def _spatial_lines(composition: Composition) -> list[str]:
+    """Columns that the stage computes, and of what."""
+    lines = [f"{value.name}: {value.type}, {value.call}"[:_WIDE] for value in composition.spatial]
+    return labelled("computed", lines)
 
 
 def source_lines(composed: Composed, place: Place, sharing: Sharing | None) -> list[str]:
@@ -168,8 +205,18 @@ def _selection(composed: Composed, sharing: Sharing | None) -> Iterator[str]:
 
 
 def _fence(test: FenceTest) -> str:
-    how = f"{test.distance:g} or less from" if test.relation == "near" else test.relation
+    how = _relation(test.relation, test.distance)
     return f"({test.x}, {test.y}) {how} {outlined(from_hex(test.geometry))}"
+
+
+def _relation(relation: FenceRelation, distance: float) -> str:
+    match relation:
+        case "near":
+            return f"{distance:g} or less from"
+        case "sphere":
+            return f"{distance:g} metres or less from"
+        case _:
+            return relation
 
 
 def _company(company: Company) -> str:

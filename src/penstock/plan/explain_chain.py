@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from penstock.language.ast import Comparison, Expr
 from penstock.language.render import render
-from penstock.plan.bind import BoundQuery
+from penstock.plan.bound import BoundQuery
 from penstock.plan.explain import duration
 from penstock.plan.joins import JoinScope, Node, conjuncts_of, equal_classes
 from penstock.plan.specs import Join, JoinStep

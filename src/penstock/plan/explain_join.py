@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.plan.bind import BoundQuery, BoundStream
+from penstock.plan.bound import BoundQuery, BoundStream
 from penstock.plan.composed import Composed
 from penstock.plan.explain import (
     Place,

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 
 import shapely
 from shapely import Geometry
 
 from penstock.errors import QueryError
-from penstock.geometry import PLANE, first_fault, to_hex
+from penstock.geometry import LON_LAT, PLANE, first_fault, to_hex
 from penstock.language.ast import Column, Expr, Literal, Opaque, SpatialCall
 from penstock.language.tree import walk
 from penstock.plan.specs import FenceRelation, FenceTest
@@ -27,29 +28,76 @@ _FORMS: dict[str, tuple[FenceRelation, str, tuple[str, ...]]] = {
     "st_intersects": ("intersects", "ST_Intersects(point, area)", ("point", "area")),
     "st_dwithin": ("near", "ST_DWithin(point, area, distance)", ("point", "area", "distance")),
 }
+_SPHERE = 3  # the place of the argument that asks for metres
+_POINT = "st_point"
 _SYMMETRIC = ("st_intersects", "st_dwithin")
 _READERS = {"st_geomfromtext": shapely.from_wkt, "st_geomfromgeojson": shapely.from_geojson}
 _CAST = re.compile(r"cast\(\(?\0\)? AS DOUBLE\)|\(\(?\0\)? :: DOUBLE\)|double\(\0\)", re.IGNORECASE)
 
 
+@dataclass(frozen=True, slots=True)
+class FenceParts:
+    """A geofence taken apart."""
+
+    relation: FenceRelation
+    point: SpatialCall
+    area: Expr
+    distance: Expr | None
+
+
+def is_constant_fence(call: SpatialCall) -> bool:
+    """Whether a call compares a point with an area that is a constant."""
+    if call.name not in _FORMS:
+        return False
+    constants = [e for e in call.arguments[:2] if isinstance(e, SpatialCall) and _is_constant(e)]
+    points = [e for e in call.arguments[:2] if _is(e, _POINT) and e not in constants]
+    read = [e for e in constants if e.name in _READERS]
+    return len(points) == 1 and bool(constants if _is_sphere(call) else read)
+
+
+def _is_sphere(call: SpatialCall) -> bool:
+    return call.arguments[_SPHERE:] == (Literal(True),)
+
+
+def _is_constant(call: SpatialCall) -> bool:
+    return all(isinstance(e, Literal) for e in call.arguments)
+
+
+def is_geofence(call: SpatialCall, area: Expr) -> bool:
+    """Whether a call compares something with this area."""
+    return call.name in _FORMS and area in call.arguments
+
+
 def fence_test(call: SpatialCall, types: Mapping[str, str]) -> FenceTest:
     """The geofence that a call stands for; `types` are those of the stream's columns."""
+    parts = parts_of(call)
+    x, y = point_of(parts.point, types)
+    area = _area(parts.area, parts.relation == "sphere")
+    reach = max(abs(bound) for bound in shapely.bounds(area).tolist())
+    distance = 0.0 if parts.distance is None else distance_of(parts.distance, reach)
+    return FenceTest(x, y, parts.relation, distance, to_hex(area))
+
+
+def parts_of(call: SpatialCall) -> FenceParts:
+    """The parts of a geofence, or an error that says how it is written."""
     if call.name not in _FORMS:
         raise QueryError(
             f"{call.name} is not a condition", f"it is part of one: {_known_forms()}", call.span
         )
     relation, form, parts = _FORMS[call.name]
     arguments = call.arguments
-    if call.name in _SYMMETRIC and len(arguments) > 1 and _is(arguments[1], "st_point"):
+    if relation == "near" and arguments[_SPHERE:] in ((Literal(True),), (Literal(False),)):
+        relation = "sphere" if _is_sphere(call) else relation
+        arguments = arguments[:_SPHERE]
+    second = arguments[1] if len(arguments) > 1 else None
+    if call.name in _SYMMETRIC and isinstance(second, SpatialCall) and _is_variable(second):
         arguments = (arguments[1], arguments[0], *arguments[2:])
     given = dict(zip(parts, arguments, strict=False))
-    if len(arguments) != len(parts) or not _is(given["point"], "st_point"):
+    point = given.get("point")
+    if len(arguments) != len(parts) or not isinstance(point, SpatialCall) or point.name != _POINT:
         hint = f"write {form} with ST_Point(x, y) of two columns as the point"
         raise QueryError(f"{call.name} compares a point with an area", hint, call.span)
-    x, y = _point(given["point"], types)
-    area = _area(given["area"])
-    distance = _distance(given["distance"], area) if relation == "near" else 0.0
-    return FenceTest(x, y, relation, distance, to_hex(area))
+    return FenceParts(relation, point, given["area"], given.get("distance"))
 
 
 def refuse_spatial(expr: Expr) -> None:
@@ -67,12 +115,16 @@ def _known_forms() -> str:
     return ", ".join(form for _, form, _ in _FORMS.values())
 
 
+def _is_variable(call: SpatialCall) -> bool:
+    return call.name == _POINT and not _is_constant(call)
+
+
 def _is(expr: Expr, name: str) -> bool:
     return isinstance(expr, SpatialCall) and expr.name == name
 
 
-def _point(point: Expr, types: Mapping[str, str]) -> tuple[str, str]:
-    assert isinstance(point, SpatialCall)
+def point_of(point: SpatialCall, types: Mapping[str, str]) -> tuple[str, str]:
+    """The columns of a point's coordinates; `types` are those of the stream's columns."""
     if len(point.arguments) != 2:
         raise QueryError("a point has two coordinates", "write ST_Point(x, y)", point.span)
     x, y = (_coordinate(argument, types) for argument in point.arguments)
@@ -81,18 +133,21 @@ def _point(point: Expr, types: Mapping[str, str]) -> tuple[str, str]:
 
 def _coordinate(expr: Expr, types: Mapping[str, str]) -> str:
     """The column of a coordinate, as it is or cast to DOUBLE."""
-    column = _without_cast(expr)
+    column = without_cast(expr)
     if column is None:
         hint = "coordinates are columns; compute others in a derived stream"
         raise QueryError("ST_Point takes two columns of the stream", hint, expr.span)
-    type_ = types[column.name]
+    type_ = types.get(column.name)
+    if type_ is None:
+        hint = "a point is where a tuple of the stream is"
+        raise QueryError(f"{column.name} is no column of the stream", hint, expr.span)
     if type_ not in INTEGER_TYPES and type_ not in FLOAT_TYPES and decimal_parts(type_) is None:
         hint = "coordinates are numbers"
         raise QueryError(f"column {column.name} is of type {type_}", hint, expr.span)
     return column.name
 
 
-def _without_cast(expr: Expr) -> Column | None:
+def without_cast(expr: Expr) -> Column | None:
     if isinstance(expr, Column):
         return expr
     if not isinstance(expr, Opaque):
@@ -102,35 +157,54 @@ def _without_cast(expr: Expr) -> Column | None:
     return columns[0] if len(columns) == 1 and _CAST.fullmatch(text) else None
 
 
-def _area(expr: Expr) -> Geometry:
+def _area(expr: Expr, sphere: bool) -> Geometry:
+    """The area of a geofence; one that is measured in metres may be a point."""
+    geometry = constant_geometry(expr)
+    if geometry is None:
+        hint = "write ST_GeomFromText('POLYGON (…)') or ST_GeomFromGeoJSON('{…}')"
+        raise QueryError("the area of a geofence is a constant", hint, expr.span)
+    if sphere and geometry.geom_type == "Point":
+        within = shapely.intersects(shapely.box(*LON_LAT), geometry)
+        fault = None if within else first_fault([shapely.buffer(geometry, 1e-9)], LON_LAT)
+    else:
+        fault = first_fault([geometry], LON_LAT if sphere else PLANE)
+    if fault is not None:
+        raise QueryError(fault.reason, fault.hint, expr.span)
+    return geometry
+
+
+def constant_geometry(expr: Expr) -> Geometry | None:
+    """The geometry that a call without columns stands for, in the plane; None: it is no such."""
     match expr:
+        case SpatialCall("st_point", (Literal(x), Literal(y))) if _is_number(x) and _is_number(y):
+            return shapely.Point(float(x), float(y))  # type: ignore[arg-type]
         case SpatialCall(name, (Literal(str(text)),)) if name in _READERS:
-            read = _READERS[name]
+            pass
         case _:
-            hint = "write ST_GeomFromText('POLYGON (…)') or ST_GeomFromGeoJSON('{…}')"
-            raise QueryError("the area of a geofence is a constant", hint, expr.span)
+            return None
     try:
-        geometry = read(text)
+        return shapely.force_2d(_READERS[name](text))
     except shapely.GEOSException as error:
         reason = str(error).partition("\n")[0]
         hint = "expected WKT" if name == "st_geomfromtext" else "expected a GeoJSON geometry"
         raise QueryError(f"the geometry cannot be read: {reason}", hint, expr.span) from None
-    if (fault := first_fault([geometry], PLANE)) is not None:
-        raise QueryError(fault.reason, fault.hint, expr.span)
-    return shapely.force_2d(geometry)
 
 
-def _distance(expr: Expr, area: Geometry) -> float:
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def distance_of(expr: Expr, reach: float) -> float:
+    """A constant distance from areas whose coordinates reach so far."""
     match expr:
-        case Literal(int() | float() | Decimal() as value) if not isinstance(value, bool):
+        case Literal(int() | float() | Decimal() as value) if _is_number(value):
             distance = float(value)
         case _:
             distance = math.nan
     if not distance >= 0:
         hint = "it is a constant of 0 or more, in the units of the coordinates"
         raise QueryError("this is no distance", hint, expr.span)
-    reach = max(abs(bound) for bound in shapely.bounds(area).tolist()) + 2 * distance
-    if not reach < PLANE[2]:
+    if not reach + 2 * distance < PLANE[2]:
         hint = f"coordinates end at {PLANE[2]:g}"
         raise QueryError(f"a distance of {distance:g} is out of range", hint, expr.span)
     return distance

@@ -7,7 +7,7 @@ from dataclasses import replace
 from penstock.language.ast import Column, Expr
 from penstock.language.render import render
 from penstock.language.tree import columns_of
-from penstock.plan.bind import BoundQuery, BoundStream
+from penstock.plan.bound import BoundQuery, BoundStream
 from penstock.plan.joins import conjuncts_of
 from penstock.plan.normal import oriented
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from penstock.language.ast import Expr, Opaque
 from penstock.language.render import render
 from penstock.language.tree import walk
-from penstock.plan.bind import BoundItem, BoundQuery
+from penstock.plan.bound import BoundItem, BoundQuery
 from penstock.plan.scope import WINDOW_COLUMNS
 from penstock.plan.specs import Shown
 from penstock.schema import Field, Schema
