@@ -30,7 +30,8 @@ from penstock.plan.valuesets import compare
 from penstock.runtime import stage as stage_module
 from penstock.runtime.packing import unpacked
 from penstock.runtime.per_source import Sources
-from penstock.runtime.stage import Stage, TaskReport
+from penstock.runtime.report import TaskReport
+from penstock.runtime.stage import Stage
 from penstock.schema import Schema
 
 STREAM = Stream("S", Schema.of("id INT, ts TIMESTAMP"), "file", "ts")

@@ -5,6 +5,7 @@
     punctuation ────────────────┘
     rows with the stage inside ─ outputs, if Spark has any to compute                       SELECT
     inputs with their stages inside ─ shuffle by bucket ─ join ─ one of the above           JOIN
+    rows with the stage inside ─ shuffle by lane of objects ─ events ─ outputs              EVENTS
     inputs with their stages inside ─ Spark's own joins ─ one of the above, punctuation too JOIN
 
 Both inputs of a WINDOW ring carry a watermark on `__end` with no delay. Spark's watermark is the
@@ -26,9 +27,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.plan.catalog import Stream
+from penstock.plan.columns import column_types
 from penstock.plan.specs import Attribute, Composition, SlotSpec
-from penstock.runtime.config import EPOCH, SHIFT_US, TRUE_END, StageConfig
-from penstock.runtime.datasource import run_in_map
+from penstock.runtime.config import EPOCH, ORIGIN, SHIFT_US, TRUE_END, StageConfig
+from penstock.runtime.datasource import place_in_map, run_in_map
+from penstock.runtime.following.frame import followed
+from penstock.runtime.following.stage import FOLLOWED_ROWS
 from penstock.runtime.joining.chain import CHAIN_SETTINGS, chained
 from penstock.runtime.joining.chain_stage import chain_ddl
 from penstock.runtime.joining.chain_windows import in_windows
@@ -73,9 +77,9 @@ def stage_ddl(composition: Composition, stream: Stream) -> str:
     """The columns that leave the first stage."""
     if composition.kind == "input":
         return INPUT_ROWS if composition.keys else chain_ddl(composition, stream)
-    types = {f.name: f.type for f in stream.schema.fields}
+    types = column_types(composition, stream)
     shipped = Schema(tuple(Field(n, types[n]) for n in composition.shipped)).ddl()
-    if composition.kind == "select":
+    if composition.kind in ("select", "events"):
         return f"__slots array<int>, {shipped}"
     fixed = "__slot bigint, __range_us bigint, __end timestamp"
     if composition.apart:
@@ -125,7 +129,13 @@ def ring_frame(
     """The whole plan of a ring, up to its results."""
     frame = frames.get(inputs[0].stream.name.lower())
     chain = is_chain(composition)
-    if chain:
+    if composition.following is not None:
+        given = inputs[0]
+        tuples = _staged(spark, given, frame, Generation())
+        apart = None if frame is None else _punctuation_rows(spark, given)
+        ddl = stage_ddl(given.composition, given.stream)
+        rows = followed(tuples, apart, given.config, ddl)
+    elif chain:
         rows = _chained(spark, composition, inputs, config, frames)
     elif composition.join is not None:
         rows = _joined(spark, composition, inputs, config, frames)
@@ -136,7 +146,7 @@ def ring_frame(
         rows = _staged(spark, inputs[0], frame, generation)
     if PACKED in rows.columns:
         return rows
-    if composition.kind == "select":
+    if composition.kind in ("select", "events"):
         results = rows.select("__slots", *_named(composition))
         return _with_watermark(results, _punctuation(spark, inputs[0])) if chain else results
     punctuation = _punctuation(spark, inputs[0])
@@ -148,10 +158,13 @@ def ring_frame(
     return aggregated(united, composition)
 
 
-def _punctuation(spark: SparkSession, given: Input) -> DataFrame:
+def _punctuation_rows(spark: SparkSession, given: Input) -> DataFrame:
     reader = spark.readStream.format("penstock_punctuation")
-    rows = reader.option("token", json.dumps(asdict(given.config))).load()
-    return rows.withWatermark("__end", "0 seconds")
+    return reader.option("token", json.dumps(asdict(given.config))).load()
+
+
+def _punctuation(spark: SparkSession, given: Input) -> DataFrame:
+    return _punctuation_rows(spark, given).withWatermark("__end", "0 seconds")
 
 
 def _with_watermark(results: DataFrame, punctuation: DataFrame) -> DataFrame:
@@ -228,15 +241,25 @@ def _staged(
 ) -> DataFrame:
     """Tuples after the stage."""
     composition, stream = given.composition, given.stream
-    text, ddl = json.dumps(asdict(given.config)), stage_ddl(composition, stream)
+    text = json.dumps(asdict(given.config))
+    ddl = stage_ddl(composition, stream) if composition.following is None else FOLLOWED_ROWS
     if packed_columns(composition, stream) is not None:
         ddl = f"{PACKED} binary"
     if runs_in_reader(composition, stream):
         return _own_rows(spark, text, ddl, "stage")
     raw = _raw(spark, given, frame, native=False)
+    if composition.placed_first:
+        raw = raw.mapInArrow(place_in_map(text, frame is None), _placed_ddl(given, frame is None))
     derived = {a.name: a for a in (*composition.derived, *generation.derived)}
     computed = [F.expr(a.sql).alias(a.name) for a in derived.values()]
     return raw.select("*", *computed).mapInArrow(run_in_map(text, frame is None), ddl)
+
+
+def _placed_ddl(given: Input, numbered: bool) -> str:
+    """Tuples as they are when they have their columns of places."""
+    epoch = (Field(EPOCH, "bigint"),) if numbered else ()
+    placed = [Field(name, type_) for name, type_ in given.composition.placed]
+    return Schema((*given.stream.schema.fields, *epoch, *placed, Field(ORIGIN, "bigint"))).ddl()
 
 
 def _native(raw: DataFrame, conditions: tuple[tuple[int, str], ...]) -> DataFrame:
@@ -314,6 +337,6 @@ def aggregated(rows: DataFrame, composition: Composition) -> DataFrame:
 def _named(composition: Composition) -> list[Column]:
     """Outputs under internal names: users' names may be anything, theirs are put on at the sink."""
     outputs = [F.expr(o.sql).alias(f"__o{i}") for i, o in enumerate(composition.outputs)]
-    if composition.kind == "select":
+    if composition.kind in ("select", "events"):
         return outputs
     return [F.col("__window_start"), F.col("__window_end"), *outputs]

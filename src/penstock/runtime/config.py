@@ -14,6 +14,7 @@ SHIFT_US = 2**57 // 1000 * 1000  # whole milliseconds, as Spark's watermark: see
 TRUE_END = (
     "__true_us"  # column of window rows whose `__end` is not the window's end but its closing
 )
+ORIGIN = "__origin"  # column of joined rows: the tuple they come from
 EPOCH = "__epoch"  # column of raw rows: the epoch they belong to
 
 

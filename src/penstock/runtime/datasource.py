@@ -17,12 +17,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from penstock.control.punctuation import NEVER_US
-from penstock.plan.codec import stream_from
-from penstock.runtime.config import EPOCH, SHIFT_US, StageConfig
+from penstock.plan.codec import composition_from, stream_from
+from penstock.runtime.config import EPOCH, ORIGIN, SHIFT_US, StageConfig
 from penstock.runtime.service import ask
 
 if TYPE_CHECKING:
-    from penstock.runtime.stage import TaskReport
+    from penstock.runtime.report import TaskReport
+    from penstock.runtime.stage import Stage
 
 
 def config_of(options: Any) -> StageConfig:
@@ -33,6 +34,7 @@ class RowReader(DataSourceStreamReader):
     def __init__(self, options: Any) -> None:
         self._config = config_of(options)
         self._what = options["what"]
+        self._follows = composition_from(self._config.composition).following is not None
 
     def initialOffset(self) -> dict[str, Any]:
         return {"epoch": 0}
@@ -46,13 +48,16 @@ class RowReader(DataSourceStreamReader):
         for number in range(start["epoch"] + 1, end["epoch"] + 1):
             message = {"ring": self._config.ring, "number": number}
             epoch = ask(self._config.address, "epoch", message)
-            for part, pieces in enumerate(epoch.pop("pieces")):
+            read = epoch.pop("pieces")
+            if not read and self._follows:
+                read = [[]]  # the punctuation, without tuples
+            for part, pieces in enumerate(read):
                 found.append(InputPartition((epoch, part, pieces)))
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from penstock.runtime.report import TaskReport
         from penstock.runtime.sources.reading import open_pieces
-        from penstock.runtime.stage import TaskReport
         from penstock.runtime.stages import stage_for
 
         epoch, part, pieces = partition.value
@@ -204,33 +209,67 @@ def register_sources(spark: SparkSession) -> None:
     spark.dataSource.register(PunctuationSource)
 
 
+_PLACED = 1 << 20  # parts from here on are of tasks that give tuples their columns of places
+
+
+def place_in_map(config_text: str, numbered: bool) -> Any:
+    """As a `mapInArrow` function: tuples with their columns of places, before Spark derives any."""
+
+    def places(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if (first := next(batches, None)) is None:
+            return
+        config, stage, epoch, part = _begin(config_text, numbered, first)
+        report, first_row = _new_report(), 0
+        for batch in chain([first], batches):
+            stage.watch(batch, epoch, report)
+            assert stage.placing is not None
+            placed = stage.placing.place(batch, {name for name, _ in stage.composition.placed})
+            report.unplaced += placed.unplaced
+            yield placed.batch.append_column(ORIGIN, pa.array(placed.origins + first_row))
+            first_row += batch.num_rows
+        report.send(config, epoch["number"], _PLACED + part)
+
+    return places
+
+
 def run_in_map(config_text: str, numbered: bool) -> Any:
     """The stage as a `mapInArrow` function, for DataFrames that Spark itself reads or derives."""
 
-    def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        from penstock.runtime.stage import TaskReport
-        from penstock.runtime.stages import stage_for
-
-        config = StageConfig(**json.loads(config_text))
-        context = TaskContext.get()
-        assert context is not None
-        first = next(batches, None)
-        if first is None:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if (first := next(batches, None)) is None:
             return
-        if numbered:
-            number = first.column(EPOCH)[0].as_py()
-        else:
-            number = int(str(context.getLocalProperty("streaming.sql.batchId")))
-        epoch = ask(config.address, "epoch", {"ring": config.ring, "number": number})
-        compiled = stage_for(config, epoch["version"])
-        report = TaskReport()
+        config, stage, epoch, part = _begin(config_text, numbered, first)
+        report = _new_report()
         for batch in chain([first], batches):
-            yield from compiled.run(iter([batch]), epoch, report, _again(batch))
-        report.send(config, number, context.partitionId())
+            yield from stage.run(iter([batch]), epoch, report, _again(batch))
+        report.send(config, epoch["number"], part)
 
-    return stage
+    return run
+
+
+def _begin(
+    config_text: str, numbered: bool, first: pa.RecordBatch
+) -> tuple[StageConfig, Stage, dict[str, Any], int]:
+    """What a task needs for its tuples, of which these are the first; and the task's number."""
+    from pyspark import TaskContext
+
+    from penstock.runtime.stages import stage_for
+
+    config = StageConfig(**json.loads(config_text))
+    context = TaskContext.get()
+    assert context is not None
+    if numbered:
+        number = first.column(EPOCH)[0].as_py()
+    else:
+        number = int(str(context.getLocalProperty("streaming.sql.batchId")))
+    epoch = ask(config.address, "epoch", {"ring": config.ring, "number": number})
+    return config, stage_for(config, epoch["version"]), epoch, context.partitionId()
+
+
+def _new_report() -> TaskReport:
+    from penstock.runtime.report import TaskReport
+
+    return TaskReport()
 
 
 def _again(batch: pa.RecordBatch) -> Callable[[list[str]], Iterator[pa.RecordBatch]]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from penstock.language.render import quote_name
 from penstock.plan.catalog import Stream
+from penstock.plan.columns import column_types
 from penstock.plan.specs import Composition
 from penstock.schema import arrow_type
 
@@ -25,7 +26,7 @@ def packed_columns(composition: Composition, stream: Stream) -> tuple[str, ...] 
         return None
     plain = {quote_name(name): name for name in composition.shipped}
     names = tuple(plain.get(output.sql, "") for output in composition.outputs)
-    types = {f.name: f.type for f in stream.schema.fields}
+    types = column_types(composition, stream)
     return names if all(_is_known(types.get(name)) for name in names) else None
 
 

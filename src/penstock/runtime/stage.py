@@ -14,11 +14,9 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from penstock.control.disorder import OTHERS, SOURCES
+from penstock.control.disorder import SOURCES
 from penstock.control.ordering import OrderFacts, merge_order_facts
-from penstock.control.ordering import plain as plain_order
 from penstock.control.punctuation import NEVER_US
 from penstock.kernels.delays import (
     UNKNOWN_US,
@@ -26,21 +24,22 @@ from penstock.kernels.delays import (
     disorder_facts,
     facts_by_source,
     merge_facts,
-    plain,
 )
 from penstock.kernels.fenced_selection import FencedSelection
+from penstock.kernels.placing import Placing
 from penstock.kernels.selection import Matches, select
-from penstock.kernels.windows import LatePairs, expand, preaggregate
+from penstock.kernels.windows import expand, preaggregate
 from penstock.plan.catalog import Stream
+from penstock.plan.columns import column_types
 from penstock.plan.specs import Composition, SlotSpec
-from penstock.runtime.config import SHIFT_US, TRUE_END, StageConfig
-from penstock.runtime.packing import pack, packed_columns, to_ipc
+from penstock.runtime.config import ORIGIN, SHIFT_US, TRUE_END
+from penstock.runtime.late import ROW, each_once, late_columns, moved
+from penstock.runtime.packing import pack, packed_columns
 from penstock.runtime.per_source import Sources
-from penstock.runtime.service import ask
+from penstock.runtime.report import TaskReport
 from penstock.schema import arrow_type
 
 END = pa.timestamp("us", tz="UTC")
-_ROW = "__row"
 
 # rows that are looked at closely to find a better order of attributes, by the terms they cost
 _SAMPLE_TERMS = 2_000_000
@@ -49,50 +48,17 @@ _MOST_SAMPLED, _LEAST_SAMPLED = 256, 8
 _MOST_PAIRS = 2**28
 _LEAST_ROWS = 1024
 _FEW_SIGNATURES = 256  # are told with every report, more only when they change
-ROWS_PER_CALL = 10_000  # a bad record has at most 10,000 characters: 100 MB at the worst
 Reread = Callable[[list[str]], Iterator[pa.RecordBatch]]
 
 
-@dataclass(slots=True)
-class TaskReport:
-    """What one task of one epoch saw."""
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Of each tuple: its event time if it has one, and up to where its windows are closed."""
 
-    facts: DelayFacts = field(default_factory=DelayFacts)
-    sources: dict[str, DelayFacts] = field(default_factory=dict)
-    order: OrderFacts = field(default_factory=OrderFacts)
-    late: dict[int, int] = field(default_factory=dict)
-    lost: dict[int, int] = field(default_factory=dict)
-    unplaced: int = 0  # tuples with a point that is no place, where a query asks for it
-    late_rows: list[pa.RecordBatch] = field(default_factory=list)
-    bad: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
-
-    def send(self, config: StageConfig, number: int, part: int) -> None:
-        """Tell the engine: first the rows, in pieces that the service takes, then the figures."""
-        rows = [("late", "", batch) for batch in self.late_rows]
-        rows += [("bad", piece, batch) for piece, found in self.bad.items() for batch in found]
-        whole = {"ring": config.ring, "number": number, "part": part}
-        position = 0
-        for kind, piece, batch in rows:
-            for start in range(0, batch.num_rows, ROWS_PER_CALL):
-                body = to_ipc(batch.slice(start, ROWS_PER_CALL))
-                message = {**whole, "kind": kind, "piece": piece, "position": position}
-                ask(config.address, "rows", message, [body])
-                position += 1
-        seen = {
-            "facts": plain(self.facts),
-            "sources": {k: plain(f) for k, f in self.sources.items()},
-            "order": plain_order(self.order),
-        }
-        counts = {"late": self.late, "lost": self.lost, "unplaced": self.unplaced}
-        ask(config.address, "report", {**whole, **seen, **counts, "pieces": position})
-
-    def add_sources(self, found: dict[str, DelayFacts]) -> None:
-        """Take in facts by source; beyond a bound they are lumped together."""
-        for key, facts in found.items():
-            if key not in self.sources and len(self.sources) >= 2 * SOURCES:
-                key = OTHERS
-            known = self.sources.get(key)
-            self.sources[key] = facts if known is None else merge_facts(known, facts)
+    ts_us: np.ndarray
+    timed: np.ndarray
+    closed_us: int | np.ndarray
+    sources: Sources | None
 
 
 @dataclass(slots=True)
@@ -104,17 +70,18 @@ class Stage:
     types: dict[str, str]
     selection: FencedSelection
     packed: tuple[str, ...] | None  # the columns that leave it, packed; None: all shipped, as rows
+    placing: Placing | None = None  # what gives tuples columns of places
     version: int = 0
     slots: list[SlotSpec] = field(default_factory=list)  # with windows, without terms
     usage_told: int = -1  # version whose use of attributes the engine knows
 
     @classmethod
-    def of(cls, composition: Composition, stream: Stream) -> Self:
+    def of(cls, composition: Composition, stream: Stream, placing: Placing | None = None) -> Self:
         """A stage without slots."""
-        types = {f.name: f.type for f in stream.schema.fields}
+        types = column_types(composition, stream)
         types |= {a.name: a.type for a in composition.derived}
         packed = packed_columns(composition, stream)
-        return cls(composition, stream, types, FencedSelection(types), packed)
+        return cls(composition, stream, types, FencedSelection(types), packed, placing)
 
     def change(self, version: int, added: Sequence[SlotSpec], dropped: Sequence[int] = ()) -> None:
         """Go on to another version; the work is that of what changed."""
@@ -129,6 +96,10 @@ class Stage:
 
     def columns(self) -> list[str]:
         """The stream columns that must be read for these slots, in the stream's order."""
+        needed = self._needed() | self.composition.placed_by
+        return [n for n in self.stream.schema.names if n in needed]
+
+    def _needed(self) -> set[str]:
         composition = self.composition
         needed = self.selection.columns | set(composition.shipped)
         needed |= {p.argument for p in composition.partials if p.argument is not None}
@@ -139,7 +110,7 @@ class Stage:
             needed |= {c for c in roles if c}
         elif self.stream.event_time is not None:
             needed.add(self.stream.event_time)
-        return [n for n in self.stream.schema.names if n in needed]
+        return needed
 
     def run(
         self,
@@ -152,8 +123,9 @@ class Stage:
         batches = self._pieces(batches)
         if self.composition.kind == "select":
             for batch in batches:
-                seen = progress_of(batch, self.stream, epoch, report)
-                report.facts = merge_facts(report.facts, seen)
+                if not self.composition.placed_first:
+                    self.watch(batch, epoch, report)
+                batch, _ = self._placed(batch, report)
                 matches = self._select(batch, epoch, report)
                 if len(matches.slots):
                     yield from self._ship(batch, matches)
@@ -162,12 +134,32 @@ class Stage:
         for batch in batches:
             result, pairs = self._rows(batch, epoch, report)
             if pairs.num_rows:
-                late.append(_moved(pairs, first_row))
+                late.append(moved(pairs, first_row))
             first_row += batch.num_rows
             if result.num_rows:
                 yield result
         if late and reread is not None:
             self._keep_late(pa.Table.from_batches(late), report, reread)
+
+    def watch(self, batch: pa.RecordBatch, epoch: dict[str, Any], report: TaskReport) -> None:
+        """Note how far tuples have come, and how far out of order they are."""
+        if self.composition.kind == "select":
+            seen = progress_of(batch, self.stream, epoch, report)
+            report.facts = merge_facts(report.facts, seen)
+        else:
+            self._watch_times(batch, self._times(batch, epoch), epoch, report)
+
+    def _placed(
+        self, batch: pa.RecordBatch, report: TaskReport
+    ) -> tuple[pa.RecordBatch, np.ndarray | None]:
+        """Tuples with their columns of places, and where each comes from if it may come twice."""
+        if self.composition.placed_first:
+            return batch, batch.column(ORIGIN).to_numpy()
+        if self.placing is None:
+            return batch, None
+        placed = self.placing.place(batch, self._needed())
+        report.unplaced += placed.unplaced
+        return placed.batch, placed.origins
 
     def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Batches cut so that even if every tuple matched every query, the matches would fit."""
@@ -230,16 +222,13 @@ class Stage:
         self, batch: pa.RecordBatch, epoch: dict[str, Any], report: TaskReport
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Rows for the ring, and what is kept of late pairs beside the tuples themselves."""
-        event_time = self.composition.event_time
-        assert event_time is not None
-        ts_us, mask = micros(batch, event_time), valid(batch, event_time)
-        sources = (
-            Sources(batch.column(self.composition.per), epoch) if self.composition.per else None
-        )
-        closed_us = epoch["punctuation_us"]
-        if sources is not None and self.composition.apart:
-            closed_us = sources.closed_us(epoch["punctuation_us"])
-        self._watch(batch, ts_us, mask, self._last_end(closed_us), sources, epoch, report)
+        times = self._times(batch, epoch)
+        if not self.composition.placed_first:
+            self._watch_times(batch, times, epoch, report)
+        batch, origins = self._placed(batch, report)
+        if origins is not None:
+            times = self._times(batch, epoch)
+        ts_us, mask, closed_us = times.ts_us, times.timed, times.closed_us
         matches = self._select(batch, epoch, report)
         if self.composition.preaggregated:
             rows = preaggregate(
@@ -257,11 +246,29 @@ class Stage:
             rows = expand(
                 batch, matches, self.slots, ts_us, closed_us, self.composition.shipped, mask
             )
-        late = rows.late
+        late = rows.late if origins is None else each_once(rows.late, origins)
         self._count(report.late, late.positions)
         self._count(report.lost, late.positions[late.lost])
         slots = self.selection.slot_numbers[late.positions]
-        return self._shape(rows.batch, epoch), late_columns(late, slots, ts_us, closed_us)
+        told = late_columns(late, slots, ts_us, closed_us)
+        if origins is not None and not self.composition.placed_first:
+            told = told.set_column(0, ROW, pa.array(origins[late.rows]))
+        return self._shape(rows.batch, epoch), told
+
+    def _times(self, batch: pa.RecordBatch, epoch: dict[str, Any]) -> _Times:
+        event_time, per = self.composition.event_time, self.composition.per
+        assert event_time is not None
+        sources = Sources(batch.column(per), epoch) if per else None
+        closed_us = epoch["punctuation_us"]
+        if sources is not None and self.composition.apart:
+            closed_us = sources.closed_us(epoch["punctuation_us"])
+        return _Times(micros(batch, event_time), valid(batch, event_time), closed_us, sources)
+
+    def _watch_times(
+        self, batch: pa.RecordBatch, times: _Times, epoch: dict[str, Any], report: TaskReport
+    ) -> None:
+        last_us = self._last_end(times.closed_us)
+        self._watch(batch, times.ts_us, times.timed, last_us, times.sources, epoch, report)
 
     def _last_end(self, closed_us: int | np.ndarray) -> int | np.ndarray:
         """The last window end that is closed: a tuple before it has missed a window."""
@@ -344,8 +351,8 @@ class Stage:
     def _keep_late(self, late: pa.Table, report: TaskReport, reread: Reread) -> None:
         """Late tuples with all their columns; they are few, so they are read again when needed."""
         names, first = list(self.stream.schema.names), 0
-        late = late.sort_by(_ROW)
-        rows, extra = late.column(_ROW).to_numpy(), late.drop_columns(_ROW).combine_chunks()
+        late = late.sort_by(ROW)
+        rows, extra = late.column(ROW).to_numpy(), late.drop_columns(ROW).combine_chunks()
         for batch in reread(names):
             begin, end = np.searchsorted(rows, [first, first + batch.num_rows])
             if begin < end:
@@ -377,26 +384,3 @@ def micros(batch: pa.RecordBatch, column: str) -> np.ndarray:
 
 def valid(batch: pa.RecordBatch, column: str) -> np.ndarray:
     return batch.column(column).is_valid().to_numpy(zero_copy_only=False)
-
-
-def late_columns(
-    late: LatePairs, slots: np.ndarray, ts_us: np.ndarray, closed_us: int | np.ndarray
-) -> pa.RecordBatch:
-    """What `<stream>.late` says of each late pair, and the row that it is about."""
-    punctuation_us = np.broadcast_to(closed_us, ts_us.shape)[late.rows]
-    columns = {
-        _ROW: pa.array(late.rows),
-        "_lateness_ms": pa.array((punctuation_us - ts_us[late.rows]) // 1000),
-        "_slot": pa.array(slots),
-        "_punctuation": pa.array(punctuation_us).cast(END),
-        "_missed": pa.array(late.missed),
-        "_first_missed": pa.array(late.first_us).cast(END),
-        "_last_missed": pa.array(late.last_us).cast(END),
-        "_lost": pa.array(late.lost),
-    }
-    return pa.RecordBatch.from_pydict(columns)
-
-
-def _moved(late: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
-    """Count rows from the task's first on."""
-    return late.set_column(0, _ROW, pc.add(late.column(_ROW), first_row))

@@ -6,8 +6,10 @@ from functools import partial
 
 from penstock.plan.codec import composition_from, stream_from
 from penstock.runtime.config import StageConfig, owner_of
+from penstock.runtime.following.stage import FollowingStage
 from penstock.runtime.joining.chain_stage import ChainStage
 from penstock.runtime.joining.input_stage import PackedStage
+from penstock.runtime.region_tables import placing_of
 from penstock.runtime.stage import Stage
 from penstock.runtime.versions import at_version
 
@@ -23,7 +25,8 @@ def _new_stage(config: StageConfig) -> Stage:
     composition, stream = composition_from(config.composition), stream_from(config.stream)
     _, number = owner_of(config.ring)
     if number is None:
-        return Stage.of(composition, stream)
+        own = Stage if composition.following is None else FollowingStage
+        return own.of(composition, stream, placing_of(config, composition))
     kind = PackedStage if composition.keys else ChainStage
     stage = kind.of(composition, stream)
     stage.number = number

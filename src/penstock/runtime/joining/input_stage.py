@@ -16,8 +16,10 @@ from penstock.kernels.join_bucket import SLOTS, TIME, key_name
 from penstock.kernels.join_keys import bucket_of, join_keys, split_by_bucket
 from penstock.kernels.windows import LatePairs
 from penstock.runtime.joining.shape import CODEC, chunk_columns
+from penstock.runtime.late import late_columns
 from penstock.runtime.packing import PACKED, to_ipc
-from penstock.runtime.stage import Reread, Stage, TaskReport, late_columns, micros, valid
+from penstock.runtime.report import TaskReport
+from penstock.runtime.stage import Reread, Stage, micros, valid
 from penstock.schema import arrow_type
 
 # for the life of a ring: lanes are the keys of its state, each with some buckets

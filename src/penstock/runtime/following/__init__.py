@@ -1,0 +1,1 @@
+"""Rings that follow objects through regions: ENTER, LEAVE, DWELL."""

@@ -1,0 +1,59 @@
+"""What one task saw of an epoch, on its way to the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.control.disorder import OTHERS, SOURCES
+from penstock.control.ordering import OrderFacts
+from penstock.control.ordering import plain as plain_order
+from penstock.kernels.delays import DelayFacts, merge_facts, plain
+from penstock.runtime.config import StageConfig
+from penstock.runtime.packing import to_ipc
+from penstock.runtime.service import ask
+
+ROWS_PER_CALL = 10_000  # a bad record has at most 10,000 characters: 100 MB at the worst
+
+
+@dataclass(slots=True)
+class TaskReport:
+    """What one task of one epoch saw."""
+
+    facts: DelayFacts = field(default_factory=DelayFacts)
+    sources: dict[str, DelayFacts] = field(default_factory=dict)
+    order: OrderFacts = field(default_factory=OrderFacts)
+    late: dict[int, int] = field(default_factory=dict)
+    lost: dict[int, int] = field(default_factory=dict)
+    unplaced: int = 0  # tuples with a point that is no place, where a query asks for it
+    late_rows: list[pa.RecordBatch] = field(default_factory=list)
+    bad: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+
+    def send(self, config: StageConfig, number: int, part: int) -> None:
+        """Tell the engine: first the rows, in pieces that the service takes, then the figures."""
+        rows = [("late", "", batch) for batch in self.late_rows]
+        rows += [("bad", piece, batch) for piece, found in self.bad.items() for batch in found]
+        whole = {"ring": config.ring, "number": number, "part": part}
+        position = 0
+        for kind, piece, batch in rows:
+            for start in range(0, batch.num_rows, ROWS_PER_CALL):
+                body = to_ipc(batch.slice(start, ROWS_PER_CALL))
+                message = {**whole, "kind": kind, "piece": piece, "position": position}
+                ask(config.address, "rows", message, [body])
+                position += 1
+        seen = {
+            "facts": plain(self.facts),
+            "sources": {k: plain(f) for k, f in self.sources.items()},
+            "order": plain_order(self.order),
+        }
+        counts = {"late": self.late, "lost": self.lost, "unplaced": self.unplaced}
+        ask(config.address, "report", {**whole, **seen, **counts, "pieces": position})
+
+    def add_sources(self, found: dict[str, DelayFacts]) -> None:
+        """Take in facts by source; beyond a bound they are lumped together."""
+        for key, facts in found.items():
+            if key not in self.sources and len(self.sources) >= 2 * SOURCES:
+                key = OTHERS
+            known = self.sources.get(key)
+            self.sources[key] = facts if known is None else merge_facts(known, facts)
