@@ -12,6 +12,7 @@ import os
 import random
 import subprocess
 import time
+from collections import Counter
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -22,6 +23,7 @@ import pytest
 from tests.chaos import generation_runner
 from tests.chaos.processes import PATIENCE_S, kill, running, started, told, wait_for
 from tests.golden.golden import expected_answers, golden_rows, write_golden
+from tests.runtime.test_following import ZONES, taxis, twin
 
 _FILES, _TUPLES = 100, 20
 _JOINED_FILES = 40
@@ -127,6 +129,42 @@ def _query(name: str) -> str:
 
 def _equal(ranges: dict[str, int]) -> list[str]:
     return [f"A.id = {stream}.id" for stream in ranges if stream != "A"]
+
+
+EVENTS = """
+CREATE STREAM Taxis (id STRING, lon DOUBLE, lat DOUBLE, ts TIMESTAMP) WITH (source = 'file',
+  path = 'in/Taxis', format = 'parquet', event_time = 'ts', slack = '5 seconds',
+  max_files_per_batch = 2);
+CREATE REGIONS Zones FROM 'zones.csv';
+CREATE QUERY events AS SELECT id, name, event, unix_micros(time) AS at_us,
+  stayed_ms * 1000 AS stayed_us
+  FROM EVENTS OF Taxis BY id AT ST_Point(lon, lat) IN Zones [DWELL 6 SECONDS]
+  INTO (sink = 'parquet', path = 'out/events');
+"""
+
+
+@pytest.mark.slow
+def test_killed_while_objects_are_followed(tmp_path: Path) -> None:
+    """Every event once, with other parallelism after the kill."""
+    rng = random.Random(os.environ.get("PENSTOCK_CHAOS_SEED", "7"))
+    rows = taxis(_JOINED_FILES * _TUPLES, seed=5)
+    (tmp_path / "in" / "Taxis").mkdir(parents=True)
+    for number in range(_JOINED_FILES + 1):
+        piece = rows[number * _TUPLES : (number + 1) * _TUPLES]
+        columns = {name: [row.get(name) for row in piece] for name in ("id", "lon", "lat", "ts")}
+        times = pa.array([1_000_000 * ts for ts in columns["ts"]], pa.timestamp("us", "UTC"))
+        path = tmp_path / "in" / "Taxis" / f"{number:05d}.parquet"
+        pq.write_table(pa.table({**columns, "ts": times}), path)
+    lines = [f'{name},"{area.wkt}"' for name, area in ZONES.items()]
+    (tmp_path / "zones.csv").write_text("\n".join(["name,wkt", *lines]))
+    (tmp_path / "events.cql").write_text(EVENTS)
+    command = ["-m", "penstock.cli", "run", "events.cql", "--once", "-w", "w"]
+    command += ["--set", "memory=1g", "--set", "trigger=10 ms"]
+    _kill_at(running(command, tmp_path), tmp_path, "events", 2, rng.uniform(0, 1.5))
+    with running([*command, "--set", "parallelism=3"], tmp_path) as process:
+        assert process.wait(PATIENCE_S) == 0, told(tmp_path)
+    table = pq.read_table(tmp_path / "out" / "events")
+    assert Counter(zip(*table.to_pydict().values(), strict=True)) == twin(rows)
 
 
 def _start_and_kill(runner: str, folder: Path, query: str, results: int, then_s: float) -> None:

@@ -99,6 +99,37 @@ def test_fences_come_and_go_without_another_plan(engine: Engine, tmp_path: Path)
         engine.query("box8")
 
 
+FUNCTIONS = {
+    "SELECT id, ST_AsText(ST_Point(lon, lat)) AS at FROM Taxis WHERE id < 3": [
+        (1, "POINT (3 1)"), (2, "POINT (1 3)"),
+    ],
+    f"SELECT id FROM Taxis WHERE ST_Distance({POINT}, ST_Point(7, 7)) < 1 OR id > 9": [
+        (4,), (10,), (11,),
+    ],
+    f"SELECT id, round(ST_DistanceSphere({POINT}, ST_Point(3, 2)) / 1000) AS km FROM Taxis"
+    f" WHERE round(ST_X({POINT})) = 3": [(1, 111.0)],
+    f"SELECT id FROM Taxis WHERE ST_DWithin({POINT}, ST_Point(3, 1.5), 60000, true)": [(1,)],
+    f"SELECT id FROM Taxis WHERE coalesce(ST_Within({POINT}, {TRIANGLE}), id = 8)": [(1,), (8,)],
+    f"SELECT ST_Within({POINT}, {TRIANGLE}) AS inside, max(ST_Y({POINT})) AS y"
+    " FROM Taxis [RANGE 10 SECONDS] GROUP BY inside": [
+        (None, None), (False, 7.0), (True, 1.0),
+    ],
+}  # fmt: skip
+
+
+def test_functions_stand_anywhere(spark: SparkSession) -> None:
+    with quick_engine(spark, bounded=True) as engine:
+        taxis = ScriptedStream(engine, "Taxis", TAXIS, event_time="ts")
+        queries = {text: engine.register(text) for text in FUNCTIONS}
+        taxis.push(_rows(PLACES + NOWHERE))
+        engine.finish()
+        for text, expected in FUNCTIONS.items():
+            rows = queries[text].results().to_pylist()
+            shown = [tuple(v for k, v in r.items() if "window" not in k) for r in rows]
+            assert sorted(shown, key=repr) == sorted(expected, key=repr), text
+        assert engine.metrics()["streams"]["Taxis"]["unplaced"] == len(NOWHERE)
+
+
 def test_a_dataframe_gives_the_same(spark: SparkSession, tmp_path: Path) -> None:
     rows = [{**r, "lon": str(r["lon"]) if r["lon"] else None} for r in _rows(PLACES + NOWHERE)]
     path = tmp_path / "in"

@@ -17,8 +17,9 @@ from penstock.language.functions import AGGREGATES, NEVER_FAILS
 from penstock.plan.catalog import COMPANIONS
 
 STATEMENTS = (
-    "CREATE STREAM", "CREATE QUERY", "SELECT", "DROP QUERY", "DROP STREAM", "SHOW STREAMS",
-    "SHOW QUERIES", "SHOW RINGS", "DESCRIBE", "EXPLAIN", "SET",
+    "CREATE STREAM", "CREATE REGIONS", "CREATE QUERY", "SELECT", "DROP QUERY", "DROP STREAM",
+    "DROP REGIONS", "SHOW STREAMS", "SHOW REGIONS", "SHOW QUERIES", "SHOW RINGS", "DESCRIBE",
+    "EXPLAIN", "SET",
 )  # fmt: skip
 CLAUSES = (
     "AS", "FROM", "WHERE", "GROUP BY", "HAVING", "INTO", "WITH", "AND", "OR", "NOT", "IN",
@@ -79,9 +80,9 @@ def _candidates(tokens: list[str], word: str, text: str, names: Names) -> Iterab
     if last[-1] == "EXPLAIN":
         return ("SELECT", "ANALYZE", *names.queries)
     if last[-1] in ("CREATE", "DROP"):
-        return ("STREAM", "QUERY")
+        return ("STREAM", "REGIONS", "QUERY")
     if last[-1] == "SHOW":
-        return ("STREAMS", "QUERIES", "RINGS")
+        return ("STREAMS", "REGIONS", "QUERIES", "RINGS")
     if _after_last(tokens, "[") > _after_last(tokens, "]"):
         return WINDOW
     opened = max(_after_last(tokens, "WITH"), _after_last(tokens, "INTO"))

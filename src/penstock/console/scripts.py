@@ -16,6 +16,7 @@ from penstock.language import parse
 from penstock.language.ast import (
     BareSelect,
     CreateQuery,
+    CreateRegions,
     CreateStream,
     Describe,
     Explain,
@@ -91,6 +92,8 @@ def already_there(engine: Engine, statements: tuple[Statement, ...]) -> list[Sta
                 found.append(statement)
             case CreateStream() if _same_stream(engine, statement, changed):
                 found.append(statement)
+            case CreateRegions() if _same_regions(engine, statement):
+                found.append(statement)
     return found
 
 
@@ -114,6 +117,14 @@ def _same_stream(engine: Engine, statement: CreateStream, changed: set[str]) -> 
         for s in (known, new)
     ]
     return same[0] == same[1]
+
+
+def _same_regions(engine: Engine, statement: CreateRegions) -> bool:
+    """Whether the workspace holds them; what the file has become since then does not matter."""
+    known = engine.catalog.regions.get(statement.name.lower())
+    options = tuple(sorted((o.key, o.value) for o in statement.options))
+    path = str(Path(statement.path).expanduser().absolute())
+    return known is not None and (known.path, known.options) == (path, options)
 
 
 def _disorder(stream: Stream) -> tuple[object, ...]:

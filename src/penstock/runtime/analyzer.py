@@ -93,7 +93,7 @@ class Analyzer:
         else:
             empty = self._spark.createDataFrame([], joined_ddl(composition, streams))
             empty = reduce(DataFrame.where, composition.join.conditions, empty)
-        if composition.kind == "select":
+        if composition.kind in ("select", "events"):
             frame = empty.selectExpr(*(o.sql for o in composition.outputs))
             types = [f.dataType.simpleString() for f in frame.schema.fields]
         else:

@@ -20,8 +20,16 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.errors import EngineError, QueryError
 from penstock.language.ast import CreateQuery, Select
 from penstock.language.render import render
-from penstock.plan.bind import BoundQuery, bind
-from penstock.plan.catalog import Catalog, OptionValue, Stream, check_stream, did_you_mean
+from penstock.plan.bind import bind
+from penstock.plan.bound import BoundQuery
+from penstock.plan.catalog import (
+    Catalog,
+    OptionValue,
+    RegionSet,
+    Stream,
+    check_stream,
+    did_you_mean,
+)
 from penstock.plan.codec import columns_from, dump_columns, dumps
 from penstock.plan.compose import compose
 from penstock.plan.composed import Composed
@@ -50,6 +58,7 @@ from penstock.runtime.sinks.rows import json_lines
 from penstock.runtime.sinks.spec import Callback, SinkSpec, check_columns, sink_of
 from penstock.runtime.statements import (
     Answer,
+    in_use,
     one_select,
     run_script,
     same_statement,
@@ -172,7 +181,7 @@ class Engine:
 
     @property
     def catalog(self) -> Catalog:
-        return Catalog.of(self.registry.streams())
+        return Catalog.of(self.registry.streams(), self.registry.regions())
 
     def stream(
         self,
@@ -205,6 +214,8 @@ class Engine:
         check_stream(stream)
         stream = own_names(stream)
         with self._guard:
+            if name.lower() in self.catalog.regions:
+                raise EngineError(f"regions {name} exist already", "use another name")
             if (known := self.catalog.get(name)) is not None and known != stream:
                 hint = "drop it first, or use another name"
                 raise EngineError(f"stream {name} exists with another definition", hint)
@@ -217,8 +228,7 @@ class Engine:
     def create_stream(self, stream: Stream) -> None:
         """Take a stream into the catalog (CREATE STREAM)."""
         with self._guard:
-            if self.catalog.get(stream.name) is not None:
-                raise EngineError(f"stream {stream.name} exists already", "drop it first")
+            self.catalog.refuse_taken(stream.name)
             self.registry.put_stream(stream)
 
     def change_stream(self, stream: Stream) -> None:
@@ -233,16 +243,31 @@ class Engine:
             stream = self.catalog.require(name)
             readers = self.registry.readers_of(stream.name)
             if readers and not cascade:
-                names = ", ".join(readers[:5]) + (" …" if len(readers) > 5 else "")
-                raise EngineError(
-                    f"stream {stream.name} is read by {len(readers)} queries: {names}",
-                    f"drop them first, or DROP STREAM {stream.name} CASCADE",
-                )
+                raise EngineError(*in_use("stream", stream.name, readers))
             for reader in readers:
                 self.drop_query(reader)
         self._manager.forget(stream.name)  # outside the guard: a sink's function may want it
         self.registry.drop_stream(stream.name)
         self.workspace.forget_companions(stream.name)
+
+    def create_regions(self, regions: RegionSet, body: bytes) -> None:
+        """Take regions into the catalog (CREATE REGIONS); the workspace keeps what they are."""
+        with self._guard:
+            self.catalog.refuse_taken(regions.name)
+            self.registry.put_regions(regions, body)
+
+    def drop_regions(self, name: str, cascade: bool = False) -> None:
+        """Remove regions that nobody joins, or (cascade) with all who do."""
+        with self._guard:
+            regions = self.catalog.require_regions(name)
+            rings = self.registry.rings_of_regions(regions.name)
+            readers = [q.name for ring in rings for q in self.registry.queries(ring)]
+            if readers and not cascade:
+                raise EngineError(*in_use("regions", regions.name, readers))
+            for reader in readers:
+                self.drop_query(reader)
+        self._manager.forget_regions(regions.name)  # outside the guard, as for streams
+        self.registry.drop_regions(regions.name)
 
     # queries
 
@@ -295,10 +320,12 @@ class Engine:
     def plan(self, select: Select, catalog: Catalog | None = None) -> Plan:
         """bind → compose, checked by Spark; changes nothing."""
         bound = bind(select, catalog or self.catalog)
-        for given, ref in zip(bound.inputs, select.streams, strict=True):
+        spans = {ref.alias or ref.name: ref.span for ref in select.streams}
+        for given in bound.inputs:
             if self.bounded and is_endless(given.stream):
                 hint = "give its generator an end: rows = 100000"
-                raise QueryError(f"stream {given.stream.name} never ends", hint, ref.span)
+                what = f"stream {given.stream.name} never ends"
+                raise QueryError(what, hint, spans[given.alias])
         bound = with_ordered_inputs(bound)
         streams = [given.stream for given in bound.inputs]
         composed = compose(bound, self.analyzer.type_of, self.analyzer.fold)

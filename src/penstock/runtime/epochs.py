@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import threading
+from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -120,6 +121,7 @@ class EpochKeeper:
             "epoch": lambda m, _: self.epoch(m["ring"], m["number"]),
             "punctuation": lambda m, _: self.punctuation(m["ring"]),
             "slots": lambda m, _: self.slots(m["ring"], m["since"], m["version"]),
+            "regions": lambda m, _: b64encode(self._registry.region_body(m["digest"])).decode(),
             "rows": self._take_rows,
             "report": self._take_report,
         }

@@ -19,7 +19,7 @@ from penstock.errors import EngineError
 from penstock.plan.catalog import Stream
 from penstock.plan.codec import columns_from, composition_from, dumps
 from penstock.plan.explain import Place
-from penstock.plan.specs import Composition, SlotSpec
+from penstock.plan.specs import FENCE_PREFIX, Composition, SlotSpec
 from penstock.runtime.companions import Companions
 from penstock.runtime.compile import Input, is_chain, is_stateless, plan_settings
 from penstock.runtime.config import StageConfig, input_ring
@@ -259,7 +259,8 @@ class RingManager:
             return list(self._rings.values())
 
     def _start(self, ring: Ring) -> None:
-        store = self._settings().state_store if ring.composition.join is None else "rocksdb"
+        own = ring.composition.join is not None or ring.composition.following is not None
+        store = "rocksdb" if own else self._settings().state_store
         extra = {
             "spark.sql.shuffle.partitions": str(self._partitions(ring.composition)),
             "spark.sql.streaming.stateStore.providerClass": STATE_STORES[store],
@@ -413,6 +414,11 @@ class RingManager:
         with self.guard:
             self._frames.pop(own, None)
 
+    def forget_regions(self, name: str) -> None:
+        """Retire all rings that join a stream with these regions."""
+        for ring in self._registry.rings_of_regions(name):
+            self.retire(ring)
+
     def follow(self, stream: Stream) -> None:
         """Use a stream's changed estimator from the next epoch on."""
         with self.guard:
@@ -559,7 +565,7 @@ class RingManager:
         ordering = self._epochs.ordering(ring.id)
         derived = (*ring.composition.derived, *ring.generation.derived)
         texts = {a.name: a.sql for a in derived}
-        named = {k: [texts.get(n, n) for n in ordering[k]] for k in ("order", "cover")}
+        named = {k: [_shown(texts.get(n, n)) for n in ordering[k]] for k in ("order", "cover")}
         return {"selection": ring.place, "ordering": ordering | named}
 
     def stop(self) -> None:
@@ -578,6 +584,10 @@ def kind_of(composition: Composition) -> str:
     if composition.join is None:
         return composition.kind
     return "join" if composition.kind == "select" else "join_window"
+
+
+def _shown(attribute: str) -> str:
+    return "a geofence" if attribute.startswith(FENCE_PREFIX) else attribute
 
 
 def _parts(ring: str, composition: Composition) -> list[tuple[str, Composition]]:

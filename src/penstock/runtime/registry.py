@@ -19,8 +19,8 @@ from typing import Any
 from penstock.control.disorder import inherited, nothing_seen
 from penstock.control.punctuation import NEVER_US
 from penstock.errors import WorkspaceError
-from penstock.plan.catalog import Stream
-from penstock.plan.codec import canonical, dumps, stream_from
+from penstock.plan.catalog import RegionSet, Stream
+from penstock.plan.codec import canonical, dumps, region_set_from, stream_from
 
 FORMAT = 1
 INPUT = "input"  # state of a ring's row that is not a ring: an input of a join
@@ -28,6 +28,9 @@ INPUT = "input"  # state of a ring's row that is not a ring: an input of a join
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS streams (name TEXT PRIMARY KEY COLLATE NOCASE, definition TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS regions (
+  name TEXT PRIMARY KEY COLLATE NOCASE, definition TEXT NOT NULL, digest TEXT NOT NULL,
+  body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS rings (
   id TEXT PRIMARY KEY, stream TEXT NOT NULL COLLATE NOCASE, composition TEXT NOT NULL,
   outputs TEXT NOT NULL, state TEXT NOT NULL, error TEXT, replay INTEGER NOT NULL);
@@ -237,6 +240,34 @@ class Registry:
             " JOIN rings r ON r.id = q.ring JOIN progress p ON p.ring = r.id WHERE r.stream = ?"
         )
         return (*self._rows(read, stream)[0], *self._rows(missed, stream)[0])
+
+    # regions
+
+    def regions(self) -> list[RegionSet]:
+        rows = self._rows("SELECT definition FROM regions ORDER BY rowid")
+        return [region_set_from(row[0]) for row in rows]
+
+    def put_regions(self, regions: RegionSet, body: bytes) -> None:
+        with self.change() as db:
+            row = (regions.name, dumps(regions), regions.digest, body)
+            db.execute("INSERT INTO regions VALUES (?, ?, ?, ?)", row)
+
+    def region_body(self, digest: str) -> bytes:
+        """The regions themselves, as `region_tables` writes them."""
+        return bytes(self._rows("SELECT body FROM regions WHERE digest = ?", digest)[0][0])
+
+    def drop_regions(self, name: str) -> None:
+        with self.change() as db:
+            db.execute("DELETE FROM regions WHERE name = ?", (name,))
+
+    def rings_of_regions(self, name: str) -> list[str]:
+        """The rings that join a stream with them."""
+        joined = (
+            "coalesce(json_extract(composition, '$.regions.regions'),"
+            " json_extract(composition, '$.following.regions.regions'))"
+        )
+        sql = f"SELECT id FROM rings WHERE state <> 'retired' AND {joined} = ? COLLATE NOCASE"
+        return [row[0] for row in self._rows(sql, name)]
 
     # rings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.plan.catalog import Stream
+from penstock.plan.catalog import GEOMETRY, RegionSet, Stream
 from penstock.runtime.figures import instant, odd_times, share, span, target
 from penstock.runtime.sinks.spec import SinkSpec
 
@@ -73,6 +73,18 @@ def show_queries(engine: Engine) -> Table:
     return columns, rows
 
 
+def show_regions(engine: Engine) -> Table:
+    columns = ("regions", "count", "attributes", "coordinates", "queries", "file")
+    rows = []
+    for regions in engine.registry.regions():
+        rings = engine.registry.rings_of_regions(regions.name)
+        queries = sum(map(engine.registry.count_queries, rings))
+        attributes = ", ".join(n for n in regions.schema.names if n != GEOMETRY)
+        kind = "planar" if regions.planar else "degrees"
+        rows.append((regions.name, regions.count, attributes, kind, queries, regions.path))
+    return columns, rows
+
+
 def show_rings(engine: Engine) -> Table:
     columns = (
         "ring", "kind", "stream", "queries", "selection", "state", "batch", "batch_ms",
@@ -89,4 +101,9 @@ def _short(value: Any) -> Any:
 def describe_stream(stream: Stream) -> Table:
     roles = {stream.event_time: "event time", stream.arrival_time: "arrival time"}
     rows = [(f.name, f.type, roles.get(f.name, "")) for f in stream.schema.fields]
+    return ("column", "type", "role"), rows
+
+
+def describe_regions(regions: RegionSet) -> Table:
+    rows = [(f.name, f.type, "area" if f.name == GEOMETRY else "") for f in regions.schema.fields]
     return ("column", "type", "role"), rows

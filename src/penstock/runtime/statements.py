@@ -15,6 +15,7 @@ from penstock.language import parse
 from penstock.language.ast import (
     BareSelect,
     CreateQuery,
+    CreateRegions,
     CreateStream,
     Describe,
     Drop,
@@ -25,10 +26,20 @@ from penstock.language.ast import (
     Show,
     Statement,
 )
-from penstock.plan.catalog import Catalog, Stream, did_you_mean
+from penstock.plan.catalog import Catalog, RegionSet, Stream, did_you_mean
+from penstock.plan.codec import composition_from
+from penstock.plan.specs import Composition
 from penstock.runtime.analyze import analyze
 from penstock.runtime.query import Query
-from penstock.runtime.show import describe_stream, show_queries, show_rings, show_streams
+from penstock.runtime.region_tables import load_regions
+from penstock.runtime.show import (
+    describe_regions,
+    describe_stream,
+    show_queries,
+    show_regions,
+    show_rings,
+    show_streams,
+)
 from penstock.runtime.sinks.spec import SinkSpec, sink_of
 from penstock.runtime.streams import DISORDER_OPTIONS, define_stream, with_disorder
 from penstock.schema import Field, Schema
@@ -37,6 +48,12 @@ if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
 
 _QUERY_OPTIONS = ("from",)
+_TABLES = {
+    "streams": show_streams,
+    "regions": show_regions,
+    "queries": show_queries,
+    "rings": show_rings,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +75,13 @@ class _Draft:
     """The catalog and the query names as the script has left them so far."""
 
     streams: dict[str, Stream]
-    queries: dict[str, str]  # name in lower case -> stream it reads
+    regions: dict[str, RegionSet]
+    queries: dict[str, tuple[str, ...]]  # name in lower case -> streams and regions it reads
     unnamed: int = 0
 
     @property
     def catalog(self) -> Catalog:
-        return Catalog(self.streams)
+        return Catalog(self.streams, self.regions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +110,17 @@ def run_script(engine: Engine, text: str) -> list[Answer]:
 
 
 def _draft_of(engine: Engine) -> _Draft:
-    rings = {r.id: r.stream for r in engine.registry.rings()}
+    rings = {r.id: _read_by(composition_from(r.composition)) for r in engine.registry.rings()}
     queries = {q.name.lower(): rings[q.ring] for q in engine.registry.queries()}
-    return _Draft(dict(engine.catalog.streams), queries)
+    catalog = engine.catalog
+    return _Draft(dict(catalog.streams), dict(catalog.regions), queries)
+
+
+def _read_by(composition: Composition) -> tuple[str, ...]:
+    """The streams, companions as their owners, and regions that a composition reads."""
+    streams = tuple(name.lower().split(".")[0] for name in composition.streams)
+    join = composition.region_join
+    return streams if join is None else (*streams, join.regions.lower())
 
 
 def _check(script: _Script, statement: Statement) -> Action:
@@ -102,6 +128,8 @@ def _check(script: _Script, statement: Statement) -> Action:
     match statement:
         case CreateStream():
             return _create_stream(script, statement)
+        case CreateRegions():
+            return _create_regions(script, statement)
         case CreateQuery():
             start = start_of(statement.options) or "latest"
             if statement.name.lower() in draft.queries:
@@ -117,12 +145,13 @@ def _check(script: _Script, statement: Statement) -> Action:
                 hint = did_you_mean(name, draft.queries, "queries")
                 raise QueryError(f"query {name} not found", hint, statement.span)
             return _then(lambda: engine.drop_query(name), f"query {name} dropped")
-        case Drop(name=name, cascade=cascade):
-            return _drop_stream(script, name, cascade, statement)
+        case Drop():
+            return _drop(script, statement)
         case Show(what):
-            tables = {"streams": show_streams, "queries": show_queries, "rings": show_rings}
-            return lambda: _table(*tables[what](engine))
+            return lambda: _table(*_TABLES[what](engine))
         case Describe(name):
+            if name.lower() in draft.regions:
+                return lambda: _table(*describe_regions(engine.catalog.require_regions(name)))
             draft.catalog.require(name, statement.span)
             return lambda: _table(*describe_stream(engine.catalog.require(name)))
         case Explain():
@@ -177,9 +206,7 @@ def _create_stream(script: _Script, statement: CreateStream) -> Action:
             "query the source stream directly for now",
             statement.span,
         )
-    if statement.name.lower() in draft.streams:
-        hint = f"DROP STREAM {statement.name} first, or choose another name"
-        raise QueryError(f"stream {statement.name} exists already", hint, statement.span)
+    draft.catalog.refuse_taken(statement.name, statement.span)
     schema = Schema(tuple(Field(c.name, c.type) for c in statement.columns))
     options = {o.key: o.value for o in statement.options}
     try:
@@ -191,6 +218,16 @@ def _create_stream(script: _Script, statement: CreateStream) -> Action:
         raise QueryError(error.message, error.hint, span) from None
     draft.streams[stream.name.lower()] = stream
     return _then(lambda: engine.create_stream(stream), f"stream {stream.name} created")
+
+
+def _create_regions(script: _Script, statement: CreateRegions) -> Action:
+    engine, draft = script.engine, script.draft
+    draft.catalog.refuse_taken(statement.name, statement.span)
+    options = {o.key: o.value for o in statement.options}
+    regions, body = load_regions(statement.name, statement.path, options)
+    draft.regions[regions.name.lower()] = regions
+    message = f"regions {regions.name} created: {regions.count}"
+    return _then(lambda: engine.create_regions(regions, body), message)
 
 
 def _start_query(
@@ -205,7 +242,7 @@ def _start_query(
     plan = engine.plan(select, draft.catalog)
     text = script.text[statement.span.start : statement.span.end]
     draft.unnamed += 1
-    draft.queries[(name or f" {draft.unnamed}").lower()] = plan.bound.source.stream.name
+    draft.queries[(name or f" {draft.unnamed}").lower()] = _read_by(plan.composed.composition)
 
     def act() -> Answer:
         query = engine.start_query(plan, text, name, sink, None, start)
@@ -215,21 +252,31 @@ def _start_query(
     return act
 
 
-def _drop_stream(script: _Script, name: str, cascade: bool, statement: Drop) -> Action:
-    engine, draft = script.engine, script.draft
-    stream = draft.catalog.require(name, statement.span)
-    own = stream.name.lower()
-    readers = [q for q, s in draft.queries.items() if s.lower().split(".")[0] == own]
+def _drop(script: _Script, statement: Drop) -> Action:
+    """Drop a stream or regions."""
+    engine, draft, what, cascade = script.engine, script.draft, statement.what, statement.cascade
+    if what == "stream":
+        name = draft.catalog.require(statement.name, statement.span).name
+    else:
+        name = draft.catalog.require_regions(statement.name, statement.span).name
+    readers = [query for query, read in draft.queries.items() if name.lower() in read]
     if readers and not cascade:
-        raise QueryError(
-            f"stream {stream.name} is read by {len(readers)} queries: {', '.join(readers[:5])}",
-            f"drop them first, or DROP STREAM {stream.name} CASCADE",
-            statement.span,
-        )
+        raise QueryError(*in_use(what, name, readers), statement.span)
     for reader in readers:
         del draft.queries[reader]
-    del draft.streams[own]
-    return _then(lambda: engine.drop_stream(name, cascade), f"stream {stream.name} dropped")
+    drop = engine.drop_stream if what == "stream" else engine.drop_regions
+    del (draft.streams if what == "stream" else draft.regions)[name.lower()]
+    return _then(lambda: drop(name, cascade), f"{what} {name} dropped")
+
+
+def in_use(what: str, name: str, readers: Sequence[str]) -> tuple[str, str]:
+    """Why something cannot be dropped, and what to do."""
+    names = ", ".join(readers[:5]) + (" …" if len(readers) > 5 else "")
+    verb = "is" if what == "stream" else "are"
+    return (
+        f"{what} {name} {verb} read by {len(readers)} queries: {names}",
+        f"drop them first, or DROP {what.upper()} {name} CASCADE",
+    )
 
 
 def _explain(script: _Script, statement: Explain) -> Action:

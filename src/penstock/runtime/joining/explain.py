@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from penstock.control.join_costs import StepCosts, biht_cost, mjoin_cost
-from penstock.plan.bind import BoundQuery
+from penstock.plan.bound import BoundQuery
 from penstock.plan.composed import Composed
 from penstock.plan.explain import Place, Sharing
 from penstock.plan.explain_join import JoinCosts, explain_join
