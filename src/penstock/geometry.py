@@ -83,7 +83,11 @@ def outlined(geometry: Geometry) -> str:
 
     >>> outlined(shapely.box(0, 0, 2, 1.5))
     'Polygon of 4 corners from (0, 0) to (2, 1.5)'
+    >>> outlined(shapely.Point(2, 1.5))
+    'Point (2, 1.5)'
     """
+    if geometry.geom_type == "Point":
+        return f"Point ({geometry.x:g}, {geometry.y:g})"
     rings = shapely.get_rings(shapely.get_parts(geometry))
     corners = shapely.get_num_coordinates(geometry) - len(rings)
     x0, y0, x1, y1 = shapely.bounds(geometry).tolist()

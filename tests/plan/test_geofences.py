@@ -177,6 +177,11 @@ def test_explain_tells_what_is_fenced() -> None:
     assert "selection id in [4, inf)" in told
     assert "and (lon, lat) 20 or less from Polygon of 3 corners from (0, 0) to (4, 4)" in told
     only = f"SELECT id FROM Taxis WHERE ST_Within({POINT}, {AREA})"
+    far = f"SELECT id FROM Taxis WHERE ST_Distance({POINT}, {AREA}) < 5"
+    told = explain_query(query(far), composed(far), TAXIS, "reader", None)
+    function = "st_distance(st_point(lon, lat), Polygon of 3 corners from (0, 0) to (4, 4))"
+    assert f"computed  {function}: double" in told
+    assert f"selection {function} in (-inf, 5" in told
     assert "every tuple" not in explain_query(query(only), composed(only), TAXIS, "reader", None)
 
 

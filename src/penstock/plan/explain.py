@@ -12,10 +12,9 @@ from penstock.plan.bound import BoundQuery
 from penstock.plan.catalog import Stream
 from penstock.plan.composed import Composed
 from penstock.plan.disorder import BY_RATIO, chosen_estimator
+from penstock.plan.spatial import told
 from penstock.plan.specs import Composition, FenceRelation, FenceTest, Interval, ValueSet
 from penstock.schema import Schema
-
-_WIDE = 160  # characters of a computed column: areas may have thousands of corners
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ def _following_lines(stream: Stream, composition: Composition) -> list[str]:
 
 def _spatial_lines(composition: Composition) -> list[str]:
     """Columns that the stage computes, and of what."""
-    lines = [f"{value.name}: {value.type}, {value.call}"[:_WIDE] for value in composition.spatial]
+    lines = [f"{told(value)}: {value.type}" for value in composition.spatial]
     return labelled("computed", lines)
 
 
@@ -186,7 +185,9 @@ def _selection(composed: Composed, sharing: Sharing | None) -> Iterator[str]:
     if any(not term.sets and not term.fences for term in composed.terms):
         yield "every tuple"
         return
-    sql = {a.name: a.sql for a in (*composed.composition.derived, *composed.derived)}
+    composition = composed.composition
+    sql = {value.name: told(value) for value in composition.spatial}
+    sql |= {a.name: a.sql for a in (*composition.derived, *composed.derived)}
     company = {} if sharing is None else sharing.company
     for term_number, term in enumerate(composed.terms):
         lines = [

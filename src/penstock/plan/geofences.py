@@ -81,9 +81,8 @@ def fence_test(call: SpatialCall, types: Mapping[str, str]) -> FenceTest:
 def parts_of(call: SpatialCall) -> FenceParts:
     """The parts of a geofence, or an error that says how it is written."""
     if call.name not in _FORMS:
-        raise QueryError(
-            f"{call.name} is not a condition", f"it is part of one: {_known_forms()}", call.span
-        )
+        hint = f"in a join, conditions on one of its streams may be geofences: {_known_forms()}"
+        raise QueryError(f"{call.name} cannot be used here", hint, call.span)
     relation, form, parts = _FORMS[call.name]
     arguments = call.arguments
     if relation == "near" and arguments[_SPHERE:] in ((Literal(True),), (Literal(False),)):
@@ -106,7 +105,8 @@ def refuse_spatial(expr: Expr) -> None:
         if isinstance(node, SpatialCall):
             raise QueryError(
                 f"{node.name} cannot be used here",
-                "geofences are conditions on one stream in WHERE, joined by AND, OR and NOT",
+                "in a join, geofences are conditions on one of its streams, and functions"
+                " cannot be used",
                 node.span,
             )
 

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from penstock.errors import QueryError
-from penstock.geometry import to_hex
+from penstock.geometry import from_hex, outlined, to_hex
 from penstock.language.ast import (
     And,
     Column,
@@ -121,6 +121,26 @@ class SpatialColumns:
         if kind == "number":
             return type_ in INTEGER_TYPES | FLOAT_TYPES or decimal_parts(type_) is not None
         return kind == "text" and type_ == "string"
+
+
+def told(value: SpatialValue) -> str:
+    """What a column is computed of, in the words of the language; areas in few."""
+    return _told(json.loads(value.call))
+
+
+def _told(node: Any) -> str:
+    match node:
+        case {"geometry": text}:
+            return outlined(from_hex(text))
+        case {"column": name}:
+            return str(name)
+        case {"value": constant}:
+            return repr(constant)
+        case ["st_geomfromwkb", column]:
+            return _told(column)
+        case [name, *arguments]:
+            return f"{name}({', '.join(map(_told, arguments))})"
+    raise AssertionError(node)
 
 
 def _is_point(expr: Expr) -> bool:
