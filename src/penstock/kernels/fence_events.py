@@ -114,26 +114,20 @@ def _observations(objects: Ints, tuples: pa.Table) -> tuple[Ints, Ints, Ints, In
     """Objects and times, each pair once and in order; offsets into fences, each once, in order."""
     lists = tuples["fences"].combine_chunks()
     times = tuples["time_us"].to_numpy()
-    moments = np.unique(np.stack([objects, times], axis=1), axis=0)
-    rows = np.repeat(np.arange(tuples.num_rows), pc.fill_null(pc.list_value_length(lists), 0))
-    pairs = np.stack([objects[rows], times[rows], pc.list_flatten(lists).to_numpy()], axis=1)
-    pairs = np.unique(pairs, axis=0)
-    begins = np.ones(len(pairs), np.bool_)
-    begins[1:] = (pairs[1:, :2] != pairs[:-1, :2]).any(axis=1)
-    # observations without fences have no pairs: find the place of each that has some
-    counts = np.zeros(len(moments), np.int64)
-    starts = np.flatnonzero(begins)
-    counts[_places(moments, pairs[starts, :2])] = np.diff(np.append(starts, len(pairs)))
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    columns = (moments[:, 0], moments[:, 1], offsets, pairs[:, 2])
-    objects, times, offsets, fences = (np.ascontiguousarray(c) for c in columns)
-    return objects, times, offsets, fences
-
-
-def _places(rows: Ints, some: Ints) -> Ints:
-    """Where sorted distinct rows stand among others that hold them."""
-    _, kind = np.unique(np.concatenate([rows, some]), axis=0, return_inverse=True)
-    return np.searchsorted(kind.ravel()[: len(rows)], kind.ravel()[len(rows) :])
+    order = np.lexsort((times, objects))
+    begins = np.ones(order.size, np.bool_)
+    begins[1:] = np.diff(objects[order]) != 0
+    begins[1:] |= np.diff(times[order]) != 0
+    moments = np.empty(order.size, np.int64)
+    moments[order] = np.cumsum(begins) - 1
+    firsts = order[begins]
+    rows = np.repeat(np.arange(order.size), pc.fill_null(pc.list_value_length(lists), 0))
+    # one number for a moment and a fence: fences are counted through
+    known, codes = np.unique(pc.list_flatten(lists).to_numpy(), return_inverse=True)
+    pairs = np.unique(moments[rows] * max(1, known.size) + codes)
+    owners, codes = np.divmod(pairs, max(1, known.size))
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=firsts.size))])
+    return objects[firsts], times[firsts], offsets, known[codes]
 
 
 @kernel(INTS, INTS, INTS, INTS, INTS, INTS, INTS, FLAGS, INT)
