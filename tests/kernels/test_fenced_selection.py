@@ -125,6 +125,26 @@ def test_slots_with_the_same_fence_share_it_until_the_last_has_gone() -> None:
     assert len(selection._doors) == 0
 
 
+def test_doors_are_open_to_some_slots_and_guarded_for_others() -> None:
+    doors = [FenceTest("x", "y", "within", 0.0, to_hex(area)) for area in AREAS]
+    bare = [Term((), ((door, INSIDE),)) for door in doors]
+    guarded = [replace(term, sets=(("a", INSIDE),)) for term in bare]
+    slots = [
+        SlotSpec(2, (guarded[4],)),
+        SlotSpec(5, (bare[0], bare[1], guarded[0])),
+        SlotSpec(7, (Term((("a", INSIDE),)), bare[2])),
+        SlotSpec(9, (bare[0],)),
+    ]
+    points = [(x, y, a) for x in (-2, 1, 3, 5, 9) for y in (-2, 1, 3, 5) for a in (0, 1)]
+    rows = [dict.fromkeys(TYPES) | {"x": x, "y": y, "a": a} for x, y, a in points]
+    selection = FencedSelection(TYPES)
+    selection.change(slots)
+    assert per_row(select(selection, batch_of(rows))) == reference.select(slots, rows)
+    selection.change([SlotSpec(11, (bare[4],))], [5])
+    left = [slots[0], slots[2], slots[3], SlotSpec(11, (bare[4],))]
+    assert per_row(select(selection, batch_of(rows))) == reference.select(left, rows)
+
+
 def test_pairs_that_are_matched_in_parts_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     random_ = np.random.default_rng(5)
     slots = []

@@ -3,10 +3,11 @@
 A term that asks for a point in a fence has this fence as its *door*; a point comes through the few
 doors that a grid finds, so thousands of fences cost little more than one. Each pair of a row and a
 door is a row of its own, with the door's number as two more attributes, of a second `Selection`
-that holds these terms; there a term's door is an equality like any other. What else a term says of
-fences (that a point is in a second one, in none, or no place) is a boolean attribute. Terms without
-a door are in a first `Selection`, over the rows themselves. A slot that several of its terms, or
-both selections, find for a row is written once.
+that holds these terms; there a term's door is an equality like any other. A term that says no more
+than its door is *open*: whoever comes through has its slot. What else a term says of fences (that a
+point is in a second one, in none, or no place) is a boolean attribute. Terms without a door are in
+a first `Selection`, over the rows themselves. A slot that is found for a row in several ways is
+written once.
 
 A number in two digits, as many to each as there are buckets for: so buckets tell thousands of doors
 apart, where those of a single attribute would leave a hundred to be compared one by one.
@@ -23,6 +24,7 @@ import pyarrow as pa
 
 from penstock.kernels.fence_book import FenceBook
 from penstock.kernels.jit import INT, INTS, SMALL_INTS, Ints, SmallInts, kernel
+from penstock.kernels.open_doors import OpenDoors
 from penstock.kernels.selection import Selection, Survivors
 from penstock.plan.specs import FenceTest, Interval, SlotSpec, Term, ValueSet
 
@@ -45,6 +47,7 @@ class FencedSelection:
         self._plain = Selection(known, order)
         self._behind = Selection(known, (*_DOOR, *order))
         self._doors, self._truths = FenceBook(), FenceBook()
+        self._open = OpenDoors()
         self.unplaced = 0  # rows of the last batch with a point that is no place
 
     @property
@@ -84,15 +87,19 @@ class FencedSelection:
         self._truths.change(truths, dropped)
         self._computed.update({test.name: "boolean" for own in truths.values() for test in own})
         plain, behind = [slot for slot in added if slot.slot not in split], []
+        opened: dict[int, list[int]] = {}
         for slot in fenced:
             parts = split[slot.slot]
-            open_terms = tuple(Term(part.sets) for part in parts if part.door is None)
-            plain.append(replace(slot, terms=open_terms))
-            terms = tuple(self._through(p.door, p.sets) for p in parts if p.door is not None)
-            if terms:
+            terms = tuple(Term(part.sets) for part in parts if part.door is None)
+            plain.append(replace(slot, terms=terms))
+            through = [(p.door, p.sets) for p in parts if p.door is not None]
+            if terms := tuple(self._through(door, sets) for door, sets in through if sets):
                 behind.append(replace(slot, terms=terms))
+            if numbers := [self._doors.number(door) for door, sets in through if not sets]:
+                opened[slot.slot] = numbers
         self._plain.change(plain, dropped)
         self._behind.change(behind, dropped)
+        self._open.change(opened, dropped)
 
     def _through(self, door: FenceTest, sets: Sets) -> Term:
         digits = divmod(self._doors.number(door), _DIGITS)
@@ -112,23 +119,29 @@ class FencedSelection:
             return offsets, slots, visits
         rows, doors, lost = self._doors.pairs(batch)
         self.unplaced = int((unplaced | lost).sum())
-        found_rows, found_slots = [rows[:0]], [slots[:0]]
+        if len(self._open):
+            found_rows, found = self._open.pairs(rows, doors, self.slot_numbers)
+            offsets, slots = _merge(offsets, slots, found_rows, found, self.slot_numbers.size)
+        if self._behind.slot_numbers.size:
+            found_rows, found, more = self._match_behind(batch, rows, doors, together)
+            offsets, slots = _merge(offsets, slots, found_rows, found, self.slot_numbers.size)
+            visits += more
+        return offsets, slots, visits
+
+    def _match_behind(
+        self, batch: pa.RecordBatch, rows: Ints, doors: Ints, together: int
+    ) -> tuple[Ints, SmallInts, int]:
+        """Rows and positions of the slots behind the doors that they come through, and look-ups."""
+        found_rows, found_slots, visits = [], [], 0
         positions = np.searchsorted(self.slot_numbers, self._behind.slot_numbers).astype(np.int32)
-        for start in range(0, rows.size, _MOST_PAIRS):
+        for start in range(0, max(1, rows.size), _MOST_PAIRS):
             part = slice(start, start + _MOST_PAIRS)
             pairs = self._behind_doors(batch, rows[part], doors[part])
             ends, found, more = self._behind.match(pairs, together)
             found_rows.append(np.repeat(rows[part], np.diff(ends)))
             found_slots.append(positions[found])
             visits += more
-        merged = _merge(
-            offsets,
-            slots,
-            np.concatenate(found_rows),
-            np.concatenate(found_slots),
-            self.slot_numbers.size,
-        )
-        return *merged, visits
+        return np.concatenate(found_rows), np.concatenate(found_slots), visits
 
     def survivors(self, sample: pa.RecordBatch, prefix: int) -> Survivors:
         """What is left of sampled rows after each attribute, as far as buckets can tell."""
