@@ -6,7 +6,13 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.runtime.sinks.matched import matched_rows, only, rows_by_slot, with_queries
+from penstock.runtime.sinks.matched import (
+    counts_by_slot,
+    matched_rows,
+    only,
+    rows_by_slot,
+    with_queries,
+)
 
 # numbers of slots are never used again, so they are far apart in an old workspace
 SLOTS = st.sampled_from([1, 2, 3, 70, 4_000, 2**31 - 1])
@@ -20,11 +26,13 @@ def _results(slots: list[list[int]]) -> pa.Table:
 
 @given(ROWS)
 def test_rows_by_slot_are_those_whose_list_has_the_slot(slots: list[list[int]]) -> None:
-    found = rows_by_slot(matched_rows(_results(slots), ["n"]).slots)
+    matched = matched_rows(_results(slots), ["n"]).slots
+    found = rows_by_slot(matched)
     present = sorted({slot for of in slots for slot in of})
     expected = {s: [i for i, of in enumerate(slots) if s in of] for s in present}
     assert {slot: rows.tolist() for slot, rows in found.items()} == expected
     assert list(found) == present
+    assert counts_by_slot(matched) == {slot: len(rows) for slot, rows in expected.items()}
 
 
 @given(ROWS, st.sets(SLOTS, min_size=1))

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -26,6 +26,7 @@ from penstock.runtime.sinks.live import Subscribers
 from penstock.runtime.sinks.log import ResultLog
 from penstock.runtime.sinks.matched import (
     Matched,
+    counts_by_slot,
     matched_rows,
     only,
     rows_by_slot,
@@ -137,16 +138,19 @@ class Dispatcher:
 
     def _dispatch(self, results: pa.Table, batch: int) -> dict[int, int]:
         matched = matched_rows(results, self.names)
-        rows_of = rows_by_slot(matched.slots)
+        counts = counts_by_slot(matched.slots)
         with self.guard:
-            sinks = {slot: self.sinks[slot] for slot in rows_of if slot in self.sinks}
+            sinks = {slot: self.sinks[slot] for slot in counts if slot in self.sinks}
             columns = {slot: self.columns[slot] for slot in sinks}
         shown = cache(partial(shown_rows, matched.rows))  # queries of a kind show the same
+        heard = self.outlets.subscribers.slots() & sinks.keys()
+        apart = heard or any(map(_is_own, sinks.values()))  # the log takes rows as they are
+        rows_of = rows_by_slot(matched.slots) if apart else {}
 
         def rows(slot: int) -> pa.Table:
             return shown(columns[slot]).take(pa.array(rows_of[slot]))
 
-        for slot in self.outlets.subscribers.slots() & sinks.keys():
+        for slot in heard:
             self.outlets.subscribers.publish(slot, rows(slot), batch)
         logged = {slot for slot, sink in sinks.items() if sink is None}
         deliveries = _own_deliveries(self.ring, rows, sinks)
@@ -156,7 +160,7 @@ class Dispatcher:
             logged.add(slot)
         if logged:
             self.log.append(batch, only(matched, logged))
-        return {slot: len(rows_of[slot]) for slot in sinks}
+        return {slot: counts[slot] for slot in sinks}
 
     def _deliver(
         self, deliveries: Mapping[Hashable, _Delivery], batch: int
@@ -193,8 +197,12 @@ def _own_deliveries(
     return {  # another sink of the query has another key
         (slot, id(sink)): _Delivery((slot,), sink, partial(rows, slot), ring)
         for slot, sink in sinks.items()
-        if sink is not None and not isinstance(sink, Share)
+        if _is_own(sink)
     }
+
+
+def _is_own(sink: Sink | Share | None) -> TypeGuard[Sink]:
+    return sink is not None and not isinstance(sink, Share)
 
 
 def _shared_deliveries(

@@ -47,6 +47,13 @@ def shown_rows(rows: pa.Table, columns: Sequence[Shown] | None) -> pa.Table:
     return rows.select([c.place for c in columns]).rename_columns([c.name for c in columns])
 
 
+def counts_by_slot(slots: pa.ListArray) -> dict[int, int]:
+    """How many rows each slot has."""
+    counts = slots.values.value_counts()
+    names, numbers = (counts.field(name).to_pylist() for name in ("values", "counts"))
+    return dict(zip(names, numbers, strict=True))
+
+
 def rows_by_slot(slots: pa.ListArray) -> dict[int, npt.NDArray[np.int64]]:
     """Each slot's row numbers, ascending: one sort of slot and row as one number."""
     rows = np.repeat(np.arange(len(slots)), np.diff(slots.offsets.to_numpy()))
