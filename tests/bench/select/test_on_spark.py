@@ -7,8 +7,8 @@ import pytest
 
 from penstock.bench.select import on_spark
 from penstock.bench.select.on_spark import APART, IN_MAP, IN_READER, NARROWING, NUMPY, RIVALS
-from penstock.bench.select.spark_runs import Input, Running, run, write_input
 from penstock.bench.select.workload import Workload
+from penstock.bench.selecting import Input, Running, run, write_input
 from penstock.runtime.sinks.log import ResultLog
 from penstock.runtime.sinks.matched import matched_rows
 
@@ -18,7 +18,7 @@ GIVEN = Input(files=2, rows_per_file=1000, files_per_batch=1)
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("bench") / "files"
-    write_input(path, Workload(1), GIVEN)
+    write_input(path, on_spark.rows_of(Workload(1)), GIVEN)
     return path
 
 

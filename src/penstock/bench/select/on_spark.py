@@ -1,7 +1,7 @@
 """k selections over one stream on Spark: penstock, Structured Streaming, NumPy in mapInArrow.
 
 All read the same Parquet files in the same micro-batches and log (id, matching queries) in the same
-way (`spark_runs`); every match is compared. A slow engine gets fewer of the micro-batches, and
+way (`selecting`); every match is compared. A slow engine gets fewer of the micro-batches, and
 forms that cannot bear k queries are not asked. One StreamingQuery for each query is measured for a
 few; its time for more is taken from the line through these.
 
@@ -24,9 +24,13 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.bench.contest import scratch
 from penstock.bench.report import Report, Value
 from penstock.bench.select import spark_forms as forms
-from penstock.bench.select.spark_runs import (
+from penstock.bench.select.speed import match_in_turn
+from penstock.bench.select.workload import Workload, rows, texts
+from penstock.bench.selecting import (
+    Asked,
     Input,
     Outcome,
+    Rows,
     Start,
     large_file,
     native,
@@ -34,8 +38,6 @@ from penstock.bench.select.spark_runs import (
     run,
     write_input,
 )
-from penstock.bench.select.speed import match_in_turn
-from penstock.bench.select.workload import Workload
 from penstock.bench.window import extrapolate
 from penstock.kernels.jit import Ints
 from penstock.runtime.session import start_spark
@@ -100,29 +102,41 @@ def contest(spark: SparkSession, sizes: Sizes) -> tuple[list[Row], dict[str, Any
     """Rows, summary, and whether all matches are equal and right."""
     with scratch() as directory:
         files = directory / "files"
-        write_input(files, Workload(1), sizes.given)
+        write_input(files, rows_of(Workload(1)), sizes.given)
         _warm_up(spark, directory / "warm", sizes)
         rows = [row for k in sizes.queries for row in _compare(spark, files, sizes, k)]
     rows += extrapolated(rows, sizes)
     return rows, summary(rows), all(row["equal_matches"] is not False for row in rows)
 
 
+def asked(workload: Workload) -> Asked:
+    columns = ", ".join(f"{name} BIGINT" for name in ("id", *workload.names))
+    (another,) = texts(replace(workload, k=1, seed=workload.seed + 1))
+    return Asked(columns, texts(workload), another)
+
+
+def rows_of(workload: Workload) -> Rows:
+    """Tuples by their ids."""
+    return lambda ids: rows(workload, len(ids), abs(ids.start))
+
+
 def _warm_up(spark: SparkSession, files: Path, sizes: Sizes) -> None:
     """One micro-batch through every engine: the JVM compiles what is in use."""
     given = replace(sizes.given, files=sizes.given.files_per_batch)
-    write_input(files, Workload(1), given)
+    write_input(files, rows_of(Workload(1)), given)
     for name, start in engines(spark, Workload(1), given).items():
         _say(f"warm-up, {name}")
         run(files, given, sizes.limit_s, start)
 
 
 def engines(spark: SparkSession, workload: Workload, given: Input) -> dict[str, Start]:
-    in_map = {IN_MAP: penstock(spark, workload, given, in_reader=False)}
+    queries = asked(workload)
+    in_map = {IN_MAP: penstock(spark, queries, given, in_reader=False)}
     return {
-        IN_READER: penstock(spark, workload, given, in_reader=True),
+        IN_READER: penstock(spark, queries, given, in_reader=True),
         **(in_map if workload.k <= _MOST_IN_MAP else {}),
         **{
-            name: native(spark, workload, given, partial(rival.form, workload), rival.settings)
+            name: native(spark, queries, given, partial(rival.form, workload), rival.settings)
             for name, rival in RIVALS.items()
             if workload.k <= rival.most
         },

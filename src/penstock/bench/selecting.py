@@ -1,4 +1,4 @@
-"""One run on Spark: every engine gets the same files and micro-batches and writes the same log.
+"""Selections on Spark: every engine gets the same files and micro-batches, writes the same log.
 
 An engine starts on a directory with a small file for each core, so that all workers know the
 queries, and runs until it is idle: `start_s`. Then the other files come in at once; `seconds` is
@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.bench.contest import first_files, other_files, scratch
 from penstock.bench.machine import cpu_seconds, python_memory_mb
-from penstock.bench.select.workload import Workload, rows, texts
 from penstock.kernels.jit import Ints
 from penstock.runtime.engine import Engine
 from penstock.runtime.session import session_settings
@@ -41,27 +40,39 @@ class Input:
     files: int
     rows_per_file: int
     files_per_batch: int = 2
-    seed: int = 1
 
     @property
     def rows(self) -> int:
         return self.files * self.rows_per_file
 
 
-def columns(workload: Workload) -> str:
-    return ", ".join(f"{name} BIGINT" for name in ("id", *workload.names))
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Predicates on a stream of an `id` and more columns; another one, to be added later."""
+
+    columns: str
+    predicates: Sequence[str]
+    another: str
+
+    @property
+    def count(self) -> int:
+        return len(self.predicates)
 
 
-def write_input(directory: Path, workload: Workload, given: Input) -> None:
+Rows = Callable[[range], pa.RecordBatch]  # of ids, without them
+
+
+def write_input(directory: Path, rows: Rows, given: Input) -> None:
     """Files of tuples numbered from 0 on; those of the first, small files are below 0."""
     directory.mkdir(parents=True)
     small = [(-n * _FIRST_ROWS, _FIRST_ROWS) for n in range(_FIRST_FILES, 0, -1)]
     large = [(n * given.rows_per_file, given.rows_per_file) for n in range(given.files)]
     for number, (start, count) in enumerate(small + large):
-        batch = rows(workload, count, given.seed + number)
-        ids = pa.array(np.arange(start, start + count))
+        ids = range(start, start + count)
+        batch = rows(ids)
         path = directory / f"part-{number:05d}.parquet"
-        pq.write_table(pa.table([ids, *batch.columns], ["id", *batch.schema.names]), path)
+        table = pa.table([pa.array(np.array(ids)), *batch.columns], ["id", *batch.schema.names])
+        pq.write_table(table, path)
         seconds = 1_700_000_000 + number  # every engine reads the oldest file first
         os.utime(path, (seconds, seconds))
 
@@ -171,21 +182,21 @@ def _pairs(table: pa.Table, slots: Ints) -> Ints:
     return ids * slots.size + np.searchsorted(slots, lists.values.to_numpy())
 
 
-def penstock(spark: SparkSession, workload: Workload, given: Input, in_reader: bool) -> Start:
+def penstock(spark: SparkSession, asked: Asked, given: Input, in_reader: bool) -> Start:
     """The queries in one ring; the stage in penstock's reader, or behind Spark's in mapInArrow."""
 
     def start(inbox: Path, directory: Path) -> Running:
         engine = Engine(spark, directory / "workspace")
         if in_reader:
             engine.execute(
-                f"CREATE STREAM S ({columns(workload)}) WITH (source = 'file', path = '{inbox}', "
+                f"CREATE STREAM S ({asked.columns}) WITH (source = 'file', path = '{inbox}', "
                 f"format = 'parquet', max_files_per_batch = {given.files_per_batch})"
             )
         else:
-            engine.stream("S", stream_of(spark, workload, given, inbox))
+            engine.stream("S", stream_of(spark, asked.columns, given, inbox))
         with engine.together():
             begin = time.perf_counter()
-            queries = [engine.register(f"SELECT id FROM S WHERE {t}") for t in texts(workload)]
+            queries = [engine.register(_query(predicate)) for predicate in asked.predicates]
             register_s = time.perf_counter() - begin
         slots = np.array([query.slot for query in queries])
         log = engine.workspace.results(queries[0].status.ring)
@@ -194,20 +205,20 @@ def penstock(spark: SparkSession, workload: Workload, given: Input, in_reader: b
             engine.await_idle(_TIMEOUT_S)
             return True
 
-        another = (
-            f"SELECT id FROM S WHERE {texts(replace(workload, k=1, seed=workload.seed + 1))[0]}"
-        )
-
         def add_query() -> None:
-            engine.register(another)
+            engine.register(_query(asked.another))
 
         return Running([log], slots, await_idle, engine.stop, register_s, add_query)
 
     return start
 
 
-def stream_of(spark: SparkSession, workload: Workload, given: Input, inbox: Path) -> DataFrame:
-    reader = spark.readStream.schema(columns(workload))
+def _query(predicate: str) -> str:
+    return f"SELECT id FROM S WHERE {predicate}"
+
+
+def stream_of(spark: SparkSession, columns: str, given: Input, inbox: Path) -> DataFrame:
+    reader = spark.readStream.schema(columns)
     return reader.option("maxFilesPerTrigger", given.files_per_batch).parquet(str(inbox))
 
 
@@ -215,7 +226,7 @@ Form = Callable[[DataFrame], list[DataFrame]]  # a stream to its matches: (id, _
 
 
 def native(
-    spark: SparkSession, workload: Workload, given: Input, form: Form, settings: dict[str, str]
+    spark: SparkSession, asked: Asked, given: Input, form: Form, settings: dict[str, str]
 ) -> Start:
     """Structured Streaming: a query for each DataFrame that the form makes."""
 
@@ -223,7 +234,7 @@ def native(
         queries: list[StreamingQuery] = []
         logs: list[Path] = []
         with session_settings(spark, settings):
-            for frame in form(stream_of(spark, workload, given, inbox)):
+            for frame in form(stream_of(spark, asked.columns, given, inbox)):
                 own = directory / str(len(queries))
                 logs.append(own / "log")
                 writer = frame.writeStream.foreachBatch(_append_to(ResultLog(logs[-1])))
@@ -233,7 +244,7 @@ def native(
             for query in queries:
                 query.stop()
 
-        numbers = np.arange(workload.k)
+        numbers = np.arange(asked.count)
         return Running(logs, numbers, lambda limit_s: _are_idle(queries, limit_s), stop)
 
     return start
