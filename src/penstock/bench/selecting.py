@@ -147,6 +147,11 @@ def run(files: Path, given: Input, limit_s: float, start: Start) -> Outcome:
         )
 
 
+def same_matches(k: int, rows: int, pairs: Ints, expected: Ints) -> bool:
+    """Whether the matches of the first rows are those expected of them."""
+    return np.array_equal(pairs, expected[: np.searchsorted(expected, rows * k)])
+
+
 def _add_queries_ms(running: Running) -> float | None:
     if running.add_query is None:
         return None

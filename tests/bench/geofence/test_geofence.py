@@ -30,17 +30,17 @@ def test_the_summary_has_the_agreed_keys(report: Report, tmp_path: Path) -> None
     summary = json.loads((tmp_path / "r.json").read_text())["summary"]
     assert report.agrees
     assert summary["equal"] is True
-    for figure in ("kernel_points_per_s", "vs_strtree"):
+    for figure in ("kernel_points_per_s", "kernel_vs_strtree"):
         assert set(summary[figure]) == {"10", "50"}
         assert all(value > 0 for value in summary[figure].values())
-    assert summary["real_points_per_s"] == {}  # the data is absent
+    assert summary["kernel_real_points_per_s"] == {}  # the data is absent
 
 
 def test_real_fences_are_compared_where_they_are(shared_data: Path, monkeypatch) -> None:
     monkeypatch.setenv("PENSTOCK_DATA", str(shared_data))
     report = contend(replace(TINY, polygons=(20,)), True, {})
     assert report.agrees
-    assert set(report.summary["real_vs_strtree"]) == {"zip 20", "county 100"}
+    assert set(report.summary["kernel_real_vs_strtree"]) == {"zip 20", "county 100"}
 
 
 def test_random_polygons_cover_the_square_about_once() -> None:

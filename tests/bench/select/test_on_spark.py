@@ -8,7 +8,7 @@ import pytest
 from penstock.bench.select import on_spark
 from penstock.bench.select.on_spark import APART, IN_MAP, IN_READER, NARROWING, NUMPY, RIVALS
 from penstock.bench.select.workload import Workload
-from penstock.bench.selecting import Input, Running, run, write_input
+from penstock.bench.selecting import Input, Running, run, same_matches, write_input
 from penstock.runtime.sinks.log import ResultLog
 from penstock.runtime.sinks.matched import matched_rows
 
@@ -37,7 +37,7 @@ def test_every_engine_finds_what_numpy_finds_one_predicate_after_the_other(
         assert outcome.finished, name
         assert outcome.rows == GIVEN.rows, name
         assert outcome.pairs.size > expected.size, name
-        assert on_spark.same_matches(workload.k, rows, expected, outcome.pairs), name
+        assert same_matches(workload.k, rows, expected, outcome.pairs), name
 
 
 def _stopped(inbox: Path, directory: Path, *, after_id: int) -> Running:
@@ -63,10 +63,10 @@ def test_an_engine_that_delivered_only_the_first_file_has_no_rate(files: Path) -
 
 def test_fewer_rows_are_compared_with_the_matches_of_just_these() -> None:
     expected = np.array([1, 4, 25])  # of ten queries: 1 and 4 of tuple 0, 5 of tuple 2
-    assert on_spark.same_matches(10, 3, expected, expected)
-    assert on_spark.same_matches(10, 1, np.array([1, 4]), expected)
-    assert not on_spark.same_matches(10, 1, np.array([1]), expected)
-    assert not on_spark.same_matches(10, 3, np.array([1, 4]), expected)
+    assert same_matches(10, 3, expected, expected)
+    assert same_matches(10, 1, np.array([1, 4]), expected)
+    assert not same_matches(10, 1, np.array([1]), expected)
+    assert not same_matches(10, 3, np.array([1, 4]), expected)
 
 
 def test_the_better_native_form_counts_extrapolated_or_not() -> None:

@@ -1,10 +1,13 @@
-"""Geofences: points among up to 10,000 polygons, random and real, against shapely's own ways."""
+"""Geofences: points among up to 10,000 polygons, random and real, against shapely's own ways.
+
+1 is the kernel (`speed`), 2 runs on Spark (`on_spark`).
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,27 +27,44 @@ class Sizes:
     points: int
     checked: int
     polygons: Sequence[int] = (10, 100, 1000, 10_000)
+    zip_on_spark: Sequence[int] = (10, 100, 1000, 10_000)
 
 
 FULL = Sizes(points=5_000_000, checked=1_000_000)
-QUICK = Sizes(points=1_000_000, checked=100_000)
+QUICK = Sizes(points=1_000_000, checked=100_000, zip_on_spark=(1000,))
 
 
 def measure(quick: bool) -> Report:
-    return contend(QUICK if quick else FULL, quick, machine())
+    from penstock.bench.geofence import on_spark
+
+    sizes, on = QUICK if quick else FULL, machine()
+    spark_cases = _cases(sizes, sizes.zip_on_spark)
+    found, figures, agrees = on_spark.measure(
+        spark_cases, on_spark.QUICK if quick else on_spark.FULL
+    )
+    spark_rows: list[Row] = [{"experiment": "2 on Spark", **row} for row in found]
+    report = contend(sizes, quick, on)
+    equal = report.agrees and agrees
+    return replace(
+        report,
+        rows=[*report.rows, *spark_rows],
+        summary=report.summary | figures | {"equal": equal},
+        agrees=equal,
+        series=report.series | {"on_spark": spark_rows},
+    )
 
 
 def contend(sizes: Sizes, quick: bool, on: dict[str, Any]) -> Report:
-    found = [kernel_row(case, sizes.checked) for case in _cases(sizes)]
+    found = [kernel_row(case, sizes.checked) for case in _cases(sizes, sizes.polygons)]
     rows, agrees = [row for row, _ in found], all(right for _, right in found)
     random_rows = [row for row in rows if row["data"] == "random"]
     real_rows = [row for row in rows if row["data"] != "random"]
     summary = {
         "kernel_points_per_s": _by_polygons(random_rows, "points_per_s"),
-        "vs_strtree": _by_polygons(random_rows, "vs_strtree"),
-        "vs_row_by_row": _by_polygons(random_rows, "vs_row_by_row"),
-        "real_points_per_s": _by_data(real_rows, "points_per_s"),
-        "real_vs_strtree": _by_data(real_rows, "vs_strtree"),
+        "kernel_vs_strtree": _by_polygons(random_rows, "vs_strtree"),
+        "kernel_vs_row_by_row": _by_polygons(random_rows, "vs_row_by_row"),
+        "kernel_real_points_per_s": _by_data(real_rows, "points_per_s"),
+        "kernel_real_vs_strtree": _by_data(real_rows, "vs_strtree"),
         "memory_mb": _by_polygons(random_rows, "memory_mb"),
         "add_ms": _by_polygons(random_rows, "add_ms"),
         "equal": agrees,
@@ -63,12 +83,12 @@ def say(text: str) -> None:
     print(f"geofence: {text}", file=sys.stderr, flush=True)
 
 
-def _cases(sizes: Sizes) -> Iterator[Case]:
+def _cases(sizes: Sizes, zip_areas: Sequence[int]) -> Iterator[Case]:
     for count in sizes.polygons:
         say(f"{count} random polygons")
         yield random_case(count, sizes.points, seed=count)
     try:
-        for count in sizes.polygons:
+        for count in zip_areas:
             say(f"{count} ZIP areas")
             yield zip_case(count, sizes.points, seed=count)
         say("counties")

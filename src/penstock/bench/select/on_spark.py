@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
@@ -36,6 +35,7 @@ from penstock.bench.selecting import (
     native,
     penstock,
     run,
+    same_matches,
     write_input,
 )
 from penstock.bench.window import extrapolate
@@ -175,11 +175,6 @@ def checked(files: Path, workload: Workload) -> tuple[int, Ints]:
     batch = table.slice(0, _CHECKED_PAIRS // workload.k).combine_chunks().to_batches()[0]
     row, number = match_in_turn(workload, batch)
     return batch.num_rows, row * workload.k + number
-
-
-def same_matches(k: int, rows: int, pairs: Ints, expected: Ints) -> bool:
-    """Whether the matches of the first rows are those expected of them."""
-    return np.array_equal(pairs, expected[: np.searchsorted(expected, rows * k)])
 
 
 def _row(k: int, engine: str, runs: list[Outcome], limit_s: float) -> Row:
