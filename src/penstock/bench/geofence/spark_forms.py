@@ -40,7 +40,8 @@ def in_boxes(fences: Path, stream: DataFrame) -> list[DataFrame]:
 
 def row_by_row(fences: Path, stream: DataFrame) -> list[DataFrame]:
     """A function that is called for each point."""
-    find = F.udf(partial(find_for_row, str(fences)), "ARRAY<INT>")
+    path = str(fences)
+    find = F.udf(lambda x, y: find_for_row(path, x, y), "ARRAY<INT>")
     matches = stream.select("id", find("x", "y").alias("__slots"))
     return [matches.where("size(__slots) > 0")]
 
