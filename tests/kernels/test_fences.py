@@ -124,9 +124,14 @@ def stars(count: int, points: int, seed: int) -> dict[int, Geometry]:
     return {i: g for i, g in made.items() if usable(g)}
 
 
-def expected_pairs(geometries: dict[int, Geometry], xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
+def expected_pairs(
+    geometries: dict[int, Geometry],
+    xs: np.ndarray,
+    ys: np.ndarray,
+    relation: Relation = "intersects",
+) -> np.ndarray:
     tree, numbers = shapely.STRtree(list(geometries.values())), np.array(list(geometries))
-    rows, places = tree.query(shapely.points(xs, ys), predicate="intersects")
+    rows, places = tree.query(shapely.points(xs, ys), predicate=relation)
     return np.sort(rows * 10**6 + numbers[places])
 
 
@@ -223,9 +228,9 @@ def test_landmarks_in_zip_areas_are_those_of_shapely(shared_data: Path) -> None:
     xs, ys = np.concatenate([xs, boxes[:, 0]]), np.concatenate([ys, boxes[:, 3]])
     found = Fences(LON_LAT)
     found.change(geometries)
-    assert np.array_equal(
-        coded(found.locate(xs, ys, "intersects")), expected_pairs(geometries, xs, ys)
-    )
+    for relation in RELATIONS:
+        expected = expected_pairs(geometries, xs, ys, relation)
+        assert np.array_equal(coded(found.locate(xs, ys, relation)), expected)
 
 
 def test_points_in_counties_are_those_of_shapely(shared_data: Path) -> None:
@@ -238,6 +243,6 @@ def test_points_in_counties_are_those_of_shapely(shared_data: Path) -> None:
     xs, ys = points[:, 0].copy(), points[:, 1].copy()
     found = Fences(LON_LAT)
     found.change(geometries)
-    assert np.array_equal(
-        coded(found.locate(xs, ys, "intersects")), expected_pairs(geometries, xs, ys)
-    )
+    for relation in RELATIONS:
+        expected = expected_pairs(geometries, xs, ys, relation)
+        assert np.array_equal(coded(found.locate(xs, ys, relation)), expected)
