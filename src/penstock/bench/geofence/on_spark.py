@@ -65,7 +65,7 @@ class Sizes:
 
 _TREE = Input(4, 1_000_000, 4)  # a micro-batch
 FULL = Sizes(Input(24, 1_000_000, 4), replace(_TREE, files=8), Input(4, 50_000, 4), 3)
-QUICK = Sizes(Input(12, 1_000_000, 4), _TREE, Input(4, 20_000, 4), 2)
+QUICK = Sizes(Input(12, 1_000_000, 4), _TREE, Input(4, 20_000, 4), 1)
 
 
 def measure(cases: Iterable[Case], sizes: Sizes) -> tuple[list[Row], dict[str, Any], bool]:
