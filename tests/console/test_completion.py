@@ -7,7 +7,9 @@ import pytest
 from penstock.console.completion import Names, suggestions
 
 NAMES = Names(
-    {"Sensors": ("id", "room", "temp"), "Doors": ("door", "open")}, ["hottest", "doors_open"]
+    {"Sensors": ("id", "room", "temp"), "Doors": ("door", "open")},
+    ["hottest", "doors_open"],
+    {"Zones": ("name", "geom")},
 )
 
 
@@ -23,6 +25,11 @@ NAMES = Names(
         ("DROP QUERY ", "hottest"),
         ("EXPLAIN ho", "hottest"),
         ("SHOW Q", "QUERIES"),
+        ("SHOW RE", "REGIONS"),
+        ("DROP REGIONS ", "Zones"),
+        ("SELECT id FROM Zo", "Zones"),
+        ("SELECT id FROM Sensors, Zones z WHERE ST_Wi", "st_within"),
+        ("SELECT id FROM Sensors, Zones z WHERE z.ge", "z.geom"),
         ("SELECT id FROM Sensors WHERE te", "temp"),
         ("SELECT op", "open"),
         ("SELECT S.r FROM Sensors S WHERE S.te", "S.temp"),

@@ -6,69 +6,27 @@ import json
 
 import pytest
 import shapely
+from tests.plan.taxis import (
+    AREA,
+    INTERSECTS,
+    NEAR,
+    OTHER,
+    POINT,
+    TAXIS,
+    TRIANGLE,
+    WITHIN,
+    composed,
+    query,
+    terms,
+)
 
 from penstock.errors import QueryError
-from penstock.geometry import to_hex
-from penstock.language import parse
-from penstock.language.ast import BareSelect, Expr, Literal
-from penstock.plan.bind import bind
-from penstock.plan.bound import BoundQuery
-from penstock.plan.catalog import Catalog, RegionSet, Stream
 from penstock.plan.codec import composition_from, dumps, slot_from
-from penstock.plan.compose import compose
-from penstock.plan.composed import Composed
 from penstock.plan.conjunctions import MAX_TERMS
 from penstock.plan.explain import explain_query
 from penstock.plan.leaves import IS_FALSE, IS_TRUE
 from penstock.plan.specs import FenceTest, SlotSpec, Term, ValueSet
 from penstock.plan.valuesets import ALL_VALUES, ONLY_NULL, compare
-from penstock.schema import Schema
-
-TAXIS = Schema.of("id INT, lon DOUBLE, lat DECIMAL(9,6), plate STRING, ts TIMESTAMP")
-CATALOG = Catalog.of(
-    [
-        Stream("Taxis", TAXIS, "file", "ts"),
-        Stream("Given", TAXIS, "dataframe", "ts"),
-        Stream("Stops", Schema.of("id INT, x FLOAT, y BIGINT, ts TIMESTAMP"), "file", "ts"),
-    ],
-    [
-        RegionSet(
-            "Zones", Schema.of("name STRING, most BIGINT, geom BINARY"), 3, False, "abc", "z.json"
-        ),
-        RegionSet("Plan", Schema.of("id INT, geom BINARY"), 3, True, "def", "p.json"),
-    ],
-)
-POINT = "ST_Point(lon, lat)"
-TRIANGLE = shapely.Polygon([(0, 0), (4, 0), (4, 4)])
-AREA = f"ST_GeomFromText('{TRIANGLE.wkt}')"
-OTHER = "ST_GeomFromText('POLYGON ((0 0, 1 0, 1 1, 0 0))')"
-WITHIN = FenceTest("lon", "lat", "within", 0.0, to_hex(TRIANGLE))
-INTERSECTS = FenceTest("lon", "lat", "intersects", 0.0, to_hex(TRIANGLE))
-NEAR = FenceTest("lon", "lat", "near", 20.0, to_hex(TRIANGLE))
-
-
-def fold(sql: str) -> Expr | None:
-    assert "st_point(" not in sql.lower(), "Spark is asked about a geofence"
-    return {"(2 * 10)": Literal(20)}.get(sql)
-
-
-def type_of(sql: str, _: Schema) -> str:
-    assert "st_point(" not in sql.lower(), "Spark is asked about a geofence"
-    return "boolean"
-
-
-def query(text: str) -> BoundQuery:
-    (statement,) = parse(text)
-    assert isinstance(statement, BareSelect)
-    return bind(statement.select, CATALOG)
-
-
-def composed(text: str) -> Composed:
-    return compose(query(text), type_of, fold)
-
-
-def terms(where: str) -> tuple[Term, ...]:
-    return composed(f"SELECT id FROM Taxis WHERE {where}").terms
 
 
 @pytest.mark.parametrize(
@@ -261,110 +219,3 @@ def test_geofences_are_conditions_on_one_stream() -> None:
         composed(text)
     assert refused.value.span is not None
     assert text[refused.value.span.start :].startswith("ST_Within(")
-
-
-def test_functions_are_columns_that_the_stage_computes() -> None:
-    far = f"ST_Distance({POINT}, ST_Point(1, 2))"
-    found = composed(
-        f"SELECT id, {far} AS d FROM Taxis WHERE {far} < 5 AND ST_Within({POINT}, {AREA})"
-    )
-    [value] = found.composition.spatial
-    assert (value.type, value.columns) == ("double", ("lat", "lon"))
-    assert json.loads(value.call)[0] == "st_distance"
-    assert found.composition.shipped == ("id", value.name)
-    [term] = found.terms
-    assert [name for name, _ in term.sets] == [value.name]
-    assert [test for test, _ in term.fences] == [WITHIN]
-    assert not found.composition.placed_first
-    assert found.composition.fenced
-    assert composition_from(dumps(found.composition)) == found.composition
-    same = composed(f"SELECT {far} AS e, id FROM Taxis")
-    assert same.composition == found.composition
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        (f"SELECT id FROM Taxis WHERE ST_Within({POINT}, ST_GeomFromText(plate))", ["st_within"]),
-        (f"SELECT id FROM Taxis WHERE ST_Within({POINT}, {AREA}) = (id > 3)", ["st_within"]),
-        (f"SELECT id FROM Taxis WHERE coalesce(ST_X({POINT}), 0) > 1", ["st_x"]),
-        (f"SELECT ST_Within({POINT}, {AREA}) AS inside FROM Taxis", ["st_within"]),
-        (
-            f"SELECT max(ST_X({POINT})) AS x, ST_AsText({POINT}) AS t FROM Taxis [NOW] GROUP BY t"
-            f" HAVING max(ST_Y({POINT})) > 3",
-            ["st_astext", "st_x", "st_y"],
-        ),
-        (f"SELECT id FROM Taxis WHERE ST_DWithin({POINT}, ST_Point(1, 2), 3)", ["st_dwithin"]),
-        (f"SELECT id FROM Taxis WHERE ST_DWithin({POINT}, ST_Point(1, 2), 3, true)", []),
-        (f"SELECT id FROM Taxis WHERE ST_Within({POINT}, {AREA}) IS NULL", []),
-    ],
-)
-def test_what_is_no_geofence_of_where_is_a_function(text: str, names: list[str]) -> None:
-    found = composed(text).composition
-    assert [value.name.partition("#")[0] for value in found.spatial] == names
-
-
-def test_metres_are_asked_for_by_a_flag() -> None:
-    dot = "ST_GeomFromText('POINT (1 2)')"
-    for area in (dot, "ST_Point(1, 2)"):
-        [term] = terms(f"ST_DWithin({area}, {POINT}, 500, TRUE)")
-        [(test, _)] = term.fences
-        assert (test.relation, test.distance) == ("sphere", 500.0)
-    [term] = terms(f"ST_DWithin({POINT}, {AREA}, 20, false)")
-    assert [test for test, _ in term.fences] == [NEAR]
-
-
-JOINED = "FROM Taxis t, Zones z WHERE ST_Within(ST_Point(t.lon, lat), z.geom)"
-
-
-def test_a_geofence_with_the_area_of_a_region_is_a_join() -> None:
-    found = composed(f"SELECT z.name, id {JOINED} AND most > 3 AND t.id = 7").composition
-    join = found.regions
-    assert join is not None
-    assert (join.regions, join.digest, join.x, join.y) == ("Zones", "abc", "lon", "lat")
-    assert (join.relation, join.distance, join.planar) == ("within", 0.0, False)
-    assert found.shipped == ("id", "Zones:name")
-    assert not found.placed_first
-    other = composed(
-        "SELECT t.id, name FROM Taxis t JOIN zones ON ST_Contains(zones.geom, ST_Point(lon, lat))"
-    )
-    assert other.composition == found
-    assert composition_from(dumps(found)) == found
-    derived = composed(f"SELECT z.name, id {JOINED} AND id > most").composition
-    assert derived.placed_first
-    near = "FROM Taxis, Zones z WHERE ST_DWithin(z.geom, ST_Point(lon, lat), 50, true)"
-    metres = composed(f"SELECT id {near}").composition.regions
-    assert metres is not None
-    assert (metres.relation, metres.distance) == ("sphere", 50.0)
-
-
-def test_a_star_has_the_attributes_but_not_the_areas() -> None:
-    names = [item.name for item in query("SELECT t.id AS i, z.* " + JOINED).items]
-    assert names == ["i", "name", "most"]
-    assert [i.name for i in query("SELECT * " + JOINED).items][-3:] == ["ts", "name", "most"]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("SELECT name FROM Zones", "Zones are regions, not a stream"),
-        ("SELECT id FROM Taxis t, Zones z WHERE id > 3", "nothing says how Zones are joined"),
-        (f"SELECT id {JOINED} OR id > 3", "nothing says how Zones are joined"),
-        ("SELECT id FROM Taxis t, Zones z, Stops s WHERE id > 3", "with one stream only"),
-        ("SELECT id FROM Taxis t, Zones [NOW]", "are regions and have no window"),
-        ("SELECT t.nme " + JOINED, "column nme not found in Taxis or Zones"),
-        ("SELECT z.id " + JOINED, "column id not found"),
-        (
-            "SELECT t.id FROM Taxis t, Zones z WHERE ST_Within(ST_Point(lon, most), z.geom)",
-            "Zones:most is no column of the stream",
-        ),
-        (
-            "SELECT lon FROM Taxis, Plan p WHERE ST_DWithin(ST_Point(lon, lat), p.geom, 5, true)",
-            "coordinates of Plan are no degrees",
-        ),
-    ],
-)
-def test_what_is_no_join_with_regions_is_refused(text: str, message: str) -> None:
-    with pytest.raises(QueryError, match=message) as refused:
-        query(text)
-    assert refused.value.hint

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.plan.test_geofences import fold, type_of
+from tests.plan.taxis import fold, type_of
 from tests.runtime.test_following import FOLLOWED, TAXIS, ZONES, Row, taxis, twin
 
 from penstock.control.punctuation import NEVER_US

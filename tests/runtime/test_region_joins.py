@@ -128,6 +128,30 @@ def test_a_stream_joined_with_regions_has_their_attributes(engine: Engine, zones
     assert "before Spark derives attributes" in told
 
 
+def test_a_dataframe_gives_the_same(spark: SparkSession, zones: Path, tmp_path: Path) -> None:
+    rows = _taxis(100)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text("\n".join(map(json.dumps, rows)))
+    schema = "id INT, lon DOUBLE, lat DOUBLE, speed DOUBLE, ts BIGINT"
+    given = spark.readStream.schema(schema).json(str(tmp_path / "in"))
+    text = f"SELECT t.id, z.name FROM Taxis t, Zones z WHERE {IN}"
+    with quick_engine(spark, bounded=True) as engine:
+        engine.stream("Taxis", given.withColumn("ts", given.ts.cast("timestamp")), event_time="ts")
+        engine.execute(f"CREATE REGIONS Zones FROM '{zones}'")
+        plain = engine.register(f"{text} AND speed > 10")
+        derived = engine.register(f"{text} AND t.speed > z.most")
+        engine.finish()
+        pairs = _joined(rows)
+        for query, expected in (
+            (plain, [(r["id"], n) for r, n, _ in pairs if r["speed"] > 10]),
+            (derived, [(r["id"], n) for r, n, most in pairs if r["speed"] > most]),
+        ):
+            found = [tuple(r.values()) for r in query.results().to_pylist()]
+            assert sorted(found) == sorted(expected)
+        assert engine.metrics()["streams"]["Taxis"]["unplaced"] == 1
+        assert engine.metrics()["streams"]["Taxis"]["rows"] == len(rows)
+
+
 def test_regions_outlive_a_restart_and_are_kept_while_used(
     spark: SparkSession, zones: Path, tmp_path: Path
 ) -> None:

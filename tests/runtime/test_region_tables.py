@@ -111,6 +111,21 @@ def test_regions_around_a_pole_reach_up_to_the_rim_of_the_map(tmp_path: Path) ->
     assert (1, "station") not in _names(over_the_pole)
 
 
+def test_it_is_known_how_many_regions_a_point_may_have(tmp_path: Path) -> None:
+    areas = {f"a{n}": shapely.box(n, 0, n + 2.5, 1) for n in range(6)}
+    areas["far"] = shapely.box(100, 0, 101, 1)
+    regions, body = load_regions("Z", _geojson(tmp_path / "z.geojson", areas), {})
+    columns = tuple((region_column("Z", f.name), f.type) for f in regions.schema.fields)
+
+    def most(relation: FenceRelation, distance: float) -> int:
+        join = RegionJoin("Z", regions.digest, "x", "y", relation, distance, False, columns)
+        return index_from(body, join).most
+
+    assert most("within", 0.0) == 5  # by boxes that meet; no point is in more than three
+    assert most("near", 90.0) == 6 + 1
+    assert most("sphere", 1.0) == 5
+
+
 def test_planar_regions_know_no_degrees(tmp_path: Path) -> None:
     path = _geojson(tmp_path / "z.json", {"hall": shapely.box(1000, 1000, 1100, 1100)})
     with pytest.raises(PenstockError, match="feature 1: coordinates from"):

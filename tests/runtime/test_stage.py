@@ -114,7 +114,7 @@ def test_big_batches_are_cut_and_nothing_else_changes(
     expected = run(times, 120, preaggregated)
     monkeypatch.setattr(stage_module, "_LEAST_ROWS", 2)
     monkeypatch.setattr(stage_module, "_MOST_PAIRS", 2 * len(SLOTS))
-    pieces = stage(SLOTS, preaggregated)._pieces(in_batches(times, 5))
+    pieces = stage(SLOTS, preaggregated).pieces(in_batches(times, 5))
     assert [piece.num_rows for piece in pieces] == [2, 2, 1, 2, 2]
     cut = run(times, 120, preaggregated)
     assert (cut.late, cut.lost) == (expected.late, expected.lost)

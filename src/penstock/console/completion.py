@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from penstock.language.functions import AGGREGATES, NEVER_FAILS
+from penstock.language.functions import AGGREGATES, NEVER_FAILS, SPATIAL
 from penstock.plan.catalog import COMPANIONS
 
 STATEMENTS = (
@@ -34,7 +34,7 @@ OPTIONS = (
     "source", "path", "format", "event_time", "arrival_time", "slack", "estimator", "idle", "trust",
     "rate", "rows", "seed", "start", "generate", "delay", "max_delay", "sink", "layout",
 )  # fmt: skip
-FUNCTIONS = tuple(sorted(AGGREGATES | NEVER_FAILS))
+FUNCTIONS = tuple(sorted(AGGREGATES | NEVER_FAILS | SPATIAL))
 SHORTCUTS = (".help", ".queries", ".quit", ".results", ".rings", ".streams")
 
 _WORD = re.compile(r"[\w.`]*$")
@@ -43,10 +43,16 @@ _TOKEN = re.compile(r"'(?:[^']|'')*'?|`[^`]*`|[\w.]+|[^\s\w]")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the engine holds: streams with their columns, and queries."""
+    """What the engine holds: streams with their columns, queries, regions with attributes."""
 
     streams: Mapping[str, Sequence[str]] = field(default_factory=dict)
     queries: Sequence[str] = ()
+    regions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def tables(self) -> dict[str, Sequence[str]]:
+        """All that has columns."""
+        return {**self.streams, **self.regions}
 
 
 def suggestions(before: str, names: Names) -> list[str]:
@@ -73,7 +79,11 @@ def _candidates(tokens: list[str], word: str, text: str, names: Names) -> Iterab
         return STATEMENTS
     streams = [s for name in names.streams for s in (name, *(f"{name}.{c}" for c in COMPANIONS))]
     last = tokens[-2:]
-    if last[-1] in ("FROM", "DESCRIBE") or last == ["DROP", "STREAM"]:
+    if last == ["DROP", "REGIONS"]:
+        return names.regions
+    if last[-1] in ("FROM", "DESCRIBE"):
+        return (*streams, *names.regions)
+    if last == ["DROP", "STREAM"]:
         return streams
     if last == ["DROP", "QUERY"]:
         return names.queries
@@ -90,15 +100,16 @@ def _candidates(tokens: list[str], word: str, text: str, names: Names) -> Iterab
         return OPTIONS
     if "." in word:
         return _qualified(word, text, names)
-    mentioned = [s for s in names.streams if re.search(rf"\b{re.escape(s)}\b", text, re.IGNORECASE)]
-    columns = [c for s in mentioned or names.streams for c in names.streams[s]]
+    tables = names.tables
+    mentioned = [s for s in tables if re.search(rf"\b{re.escape(s)}\b", text, re.IGNORECASE)]
+    columns = [c for s in mentioned or tables for c in tables[s]]
     return (*dict.fromkeys(columns), *CLAUSES, *FUNCTIONS)
 
 
 def _qualified(word: str, text: str, names: Names) -> list[str]:
     """Columns behind a stream's name or its alias."""
     owner = word.rpartition(".")[0]
-    for name, columns in names.streams.items():
+    for name, columns in names.tables.items():
         alias = re.search(rf"\b{re.escape(name)}\s+{re.escape(owner)}\b", text, re.IGNORECASE)
         if alias or name.lower() == owner.lower():
             return [f"{owner}.{c}" for c in columns]

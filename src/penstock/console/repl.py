@@ -195,8 +195,10 @@ def _watch(engine: Engine, done: threading.Event) -> None:
 
 
 def names_of(engine: Engine) -> Names:
-    streams = {s.name: s.schema.names for s in engine.catalog.streams.values()}
-    return Names(streams, [q.name for q in engine.queries()])
+    catalog = engine.catalog
+    streams = {s.name: s.schema.names for s in catalog.streams.values()}
+    regions = {r.name: r.schema.names for r in catalog.regions.values()}
+    return Names(streams, [q.name for q in engine.queries()], regions)
 
 
 def _history() -> History:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import shapely
 from shapely import Geometry
 
 from penstock.geometry import LON_LAT, PLANE
@@ -18,6 +19,7 @@ from penstock.kernels.fence_book import coordinates, empty_grid, locate_in
 from penstock.kernels.fences import Located
 from penstock.kernels.jit import Ints
 from penstock.kernels.spatial_values import spatial_column
+from penstock.kernels.sphere_fences import box_around
 from penstock.plan.specs import RegionJoin, SpatialValue
 
 
@@ -34,7 +36,10 @@ class Placed:
 
 
 class RegionIndex:
-    """A join with regions, whose attributes are columns by the names that tuples have them."""
+    """A join with regions, whose attributes are columns by the names that tuples have them.
+
+    most: no point has more regions than this.
+    """
 
     def __init__(
         self,
@@ -47,6 +52,7 @@ class RegionIndex:
         domain = PLANE if join.planar else LON_LAT
         self._fences = empty_grid(join.relation, join.distance, domain)
         self._fences.change(dict(enumerate(geometries)))
+        self.most = _most_at_a_point(join, geometries)
 
     def join(self, batch: pa.RecordBatch, wanted: set[str]) -> Placed:
         """The joined tuples, with those attributes of their regions that are wanted."""
@@ -69,6 +75,11 @@ class Placing:
     regions: RegionIndex | None
     values: tuple[SpatialValue, ...]
 
+    @property
+    def most(self) -> int:
+        """No tuple comes out more often than this."""
+        return 1 if self.regions is None else self.regions.most
+
     def place(self, batch: pa.RecordBatch, wanted: set[str]) -> Placed:
         """Tuples with those of their columns of places that are wanted."""
         origins, unplaced = np.arange(batch.num_rows), 0
@@ -82,6 +93,17 @@ class Placing:
             unknown |= column.is_null().to_numpy(zero_copy_only=False)
         unplaced += np.unique(origins[unknown]).size
         return Placed(_with_columns(batch, columns), origins, unplaced)
+
+
+def _most_at_a_point(join: RegionJoin, geometries: Sequence[Geometry]) -> int:
+    """All regions of a point have boxes that meet the box of any one of them."""
+    if join.relation == "sphere":
+        boxes = np.array([box_around(g, join.distance) for g in geometries])
+    else:
+        reach = np.array([-1, -1, 1, 1]) * join.distance
+        boxes = shapely.box(*(shapely.bounds(geometries) + reach).T)
+    meetings = shapely.STRtree(boxes).query(boxes, "intersects")[0]
+    return max(1, int(np.bincount(meetings).max()))
 
 
 def _with_columns(batch: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:

@@ -28,7 +28,6 @@ from penstock.plan.bind_join import check_join, common_slide_us
 from penstock.plan.bind_places import (
     bind_events,
     following_in,
-    refuse_more_than_selection,
     with_spatial,
 )
 from penstock.plan.bound import BoundItem, BoundQuery, BoundStream
@@ -50,7 +49,7 @@ def bind(select: Select, catalog: Catalog) -> BoundQuery:
     regions = regions_in(select, catalog)
     refs = [ref for ref in select.streams if regions is None or ref is not regions[0]]
     streams = [catalog.require(ref.name, ref.span) for ref in refs]
-    following = following_in(refs, streams, catalog)
+    following = following_in(select, streams, catalog)
     if following is not None:
         streams = [events_stream(streams[0], following)]
     scope = Scope(tuple(zip(refs, streams, strict=True)), regions)
@@ -64,10 +63,12 @@ def bind(select: Select, catalog: Catalog) -> BoundQuery:
     aggregated = (
         bool(bound_keys) or any(_has_aggregate(i.expr) for i in items) or having is not None
     )
+    if following is not None and aggregated:
+        hint = "select them into files, and aggregate a stream of those"
+        raise QueryError("events cannot be aggregated", hint, refs[0].span)
     inputs = _bind_streams(scope, aggregated)
     if following is not None:
         inputs = (bind_events(inputs[0], refs[0], following, catalog),)
-        refuse_more_than_selection(refs[0], aggregated)
     if regions is not None:
         [source] = inputs
         join, where = region_join(where, regions, source.stream)

@@ -55,8 +55,12 @@ def is_constant_fence(call: SpatialCall) -> bool:
     return len(points) == 1 and bool(constants if _is_sphere(call) else read)
 
 
-def _is_sphere(call: SpatialCall) -> bool:
-    return call.arguments[_SPHERE:] == (Literal(True),)
+def _is_sphere(call: SpatialCall) -> bool | None:
+    """What the last argument of ST_DWithin says; None if there is none."""
+    match call.arguments[_SPHERE:]:
+        case (Literal(bool(flag)),):
+            return flag
+    return None
 
 
 def _is_constant(call: SpatialCall) -> bool:
@@ -85,8 +89,8 @@ def parts_of(call: SpatialCall) -> FenceParts:
         raise QueryError(f"{call.name} cannot be used here", hint, call.span)
     relation, form, parts = _FORMS[call.name]
     arguments = call.arguments
-    if relation == "near" and arguments[_SPHERE:] in ((Literal(True),), (Literal(False),)):
-        relation = "sphere" if _is_sphere(call) else relation
+    if relation == "near" and (sphere := _is_sphere(call)) is not None:
+        relation = "sphere" if sphere else relation
         arguments = arguments[:_SPHERE]
     second = arguments[1] if len(arguments) > 1 else None
     if call.name in _SYMMETRIC and isinstance(second, SpatialCall) and _is_variable(second):

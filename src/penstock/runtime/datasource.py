@@ -220,7 +220,7 @@ def place_in_map(config_text: str, numbered: bool) -> Any:
             return
         config, stage, epoch, part = _begin(config_text, numbered, first)
         report, first_row = _new_report(), 0
-        for batch in chain([first], batches):
+        for batch in stage.pieces(chain([first], batches)):
             stage.watch(batch, epoch, report)
             assert stage.placing is not None
             placed = stage.placing.place(batch, {name for name, _ in stage.composition.placed})

@@ -47,6 +47,7 @@ _MOST_SAMPLED, _LEAST_SAMPLED = 256, 8
 # pairs of tuple and query that a piece of a batch may have: they are held in memory, as int32
 _MOST_PAIRS = 2**28
 _LEAST_ROWS = 1024
+_JOINED_PAIRS = 64  # that a joined tuple counts for at least: it has columns
 _FEW_SIGNATURES = 256  # are told with every report, more only when they change
 Reread = Callable[[list[str]], Iterator[pa.RecordBatch]]
 
@@ -120,7 +121,7 @@ class Stage:
         reread: Reread | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The stage's output; fills `report`. `reread` yields the same rows with other columns."""
-        batches = self._pieces(batches)
+        batches = self.pieces(batches)
         if self.composition.kind == "select":
             for batch in batches:
                 if not self.composition.placed_first:
@@ -161,9 +162,12 @@ class Stage:
         report.unplaced += placed.unplaced
         return placed.batch, placed.origins
 
-    def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Batches cut so that even if every tuple matched every query, the matches would fit."""
-        rows = max(_LEAST_ROWS, _MOST_PAIRS // max(1, self.selection.slot_numbers.size))
+        pairs = max(1, self.selection.slot_numbers.size)
+        if self.placing is not None:  # a tuple may come out more than once, with all its columns
+            pairs = max(pairs, _JOINED_PAIRS) * self.placing.most
+        rows = max(_LEAST_ROWS, _MOST_PAIRS // pairs)
         for batch in batches:
             for start in range(0, batch.num_rows, rows):
                 yield batch.slice(start, rows)
