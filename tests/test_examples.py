@@ -12,7 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
+import shapely
+
+from tests.reference import fence_events
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -114,6 +118,44 @@ def test_the_python_example_runs_and_finds_the_rooms() -> None:
     assert done.returncode == 0, done.stderr
     for room in ("kitchen", "hall", "attic", "cellar"):
         assert room in done.stdout
+
+
+def crossings() -> list[str]:
+    """What the aircraft example is to tell, from a plain loop over aircraft, times and regions."""
+    data = ROOT / "examples" / "data" / "aircraft"
+    features = json.loads((data / "regions.geojson").read_text())["features"]
+    areas = {f["properties"]["name"]: shapely.geometry.shape(f["geometry"]) for f in features}
+    names = list(areas)
+    fixes = pq.read_table(data / "tracks.parquet").to_pylist()
+    tuples = [
+        (
+            fix["callsign"],
+            round(fix["ts"].timestamp() * 1e6),
+            frozenset(
+                number
+                for number, area in enumerate(areas.values())
+                if area.contains(shapely.Point(fix["lon"], fix["lat"]))
+            ),
+        )
+        for fix in fixes
+    ]
+    verbs = {"ENTER": "enters", "LEAVE": "leaves", "DWELL": "is still over"}
+    return [
+        f"{dt.datetime.fromtimestamp(time_us / 1e6, dt.UTC):%H:%M:%S}"
+        f"  {callsign} {verbs[kind]} {names[number]}"
+        for callsign, number, kind, time_us, _ in fence_events(tuples, 10 * 60 * 1_000_000)
+    ]
+
+
+def test_the_aircraft_example_tells_every_crossing_and_draws_them(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the bench extra is not installed")
+    done = run("examples/aircraft.py", "--map", str(tmp_path / "map.png"), "--minutes", "30")
+    assert done.returncode == 0, done.stderr
+    told = [line for line in done.stdout.splitlines() if line[2:3] == ":" and line[0].isdigit()]
+    assert sorted(told) == sorted(crossings())
+    assert "until 09:20  Switzerland: " in done.stdout
+    assert "within 10 km of Zurich airport: " in done.stdout
+    assert (tmp_path / "map.png").stat().st_size > 10_000
 
 
 def test_the_demo_runs_to_its_summary_without_a_terminal() -> None:

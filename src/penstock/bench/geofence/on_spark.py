@@ -102,7 +102,6 @@ def compare(spark: SparkSession, case: Case, sizes: Sizes) -> list[Row]:
             write_input(_files(directory, given), rows_of(case), given)
         for _ in range(sizes.repetitions if count <= sizes.repeated else 1):
             for name in (OURS, *_FORMS):
-                _say(f"{count:,} {case.data} polygons, {name}")
                 given = sizes.input_of(name)
                 if name == OURS:
                     start = penstock(spark, asked, given, in_reader=True)
@@ -110,6 +109,8 @@ def compare(spark: SparkSession, case: Case, sizes: Sizes) -> list[Row]:
                     start = native(spark, asked, given, partial(_FORMS[name], fences), {})
                 outcome = run(_files(directory, given), given, sizes.limit_s, start)
                 outcomes.setdefault(name, []).append(outcome)
+                rate = f"{outcome.rows_per_s:,.0f} points/s, {outcome.cpu_s} s of processors"
+                _say(f"{count:,} {case.data} polygons, {name}: {rate}")
     expected = expected_pairs(case, sizes.ours.rows)
     return [_row(case, name, runs, expected) for name, runs in outcomes.items()]
 
