@@ -60,7 +60,7 @@ def test_points_come_again_after_the_last_and_their_ids_go_on(case: Case) -> Non
     assert np.array_equal(twice, np.concatenate([once, once + size * count]))
 
 
-def test_ratios_are_to_the_better_tree_and_real_polygons_keep_their_name() -> None:
+def test_ratios_are_to_each_rival_and_real_polygons_keep_their_name() -> None:
     rates = {
         ("random", 10, OURS): 100.0,
         ("random", 10, TREE): 20.0,
@@ -76,7 +76,8 @@ def test_ratios_are_to_the_better_tree_and_real_polygons_keep_their_name() -> No
     found = summary(rows)
     assert found["spark_points_per_s"] == {"10": 100.0, "zip 10": 80.0}
     assert found["vs_udf"] == {"10": 100.0}
-    assert found["vs_strtree"] == {"10": 4.0, "zip 10": 2.0}
+    assert found["vs_strtree"] == {"10": 5.0, "zip 10": 2.0}
+    assert found["vs_strtree_prepared"] == {"10": 4.0, "zip 10": 8.0}
 
 
 def test_the_plot_shows_all_engines(case: Case) -> None:
