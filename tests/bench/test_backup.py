@@ -17,8 +17,8 @@ TINY = Sizes(
     rates=(1_000, 50_000),
     seconds=2.0,
     monitored_rates=(1_000, 50_000),
-    batches=20,
     turns=1,
+    pairs=5,
     kills=6,
 )
 

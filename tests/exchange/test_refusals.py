@@ -16,6 +16,7 @@ from penstock.exchange.failures import (
     BatchTooLarge,
     ExchangeError,
     NodeGone,
+    PositionAhead,
     QueueLost,
     QueueUnknown,
     Refused,
@@ -163,7 +164,7 @@ def test_a_consumer_cannot_acknowledge_what_is_not_there(client: NodeClient) -> 
     client.register(queue, "reader")
     with pytest.raises(Refused, match="beyond"):
         client.acknowledge(queue, "reader", 1, 1)
-    with pytest.raises(Refused, match="not in queue"):
+    with pytest.raises(PositionAhead, match="is not there yet"):
         values(client, queue, 0, 1)
 
 

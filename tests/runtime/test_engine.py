@@ -204,7 +204,7 @@ def test_nothing_changes_on_an_error(engine: Engine) -> None:
     assert engine.catalog.get("Rooms") is None
     for text, message in (
         ("SELECT * FROM Nothing", "stream Nothing not found"),
-        ("CREATE STREAM D AS SELECT 1 AS x FROM Nothing", "not supported yet"),
+        ("CREATE STREAM D AS SELECT 1 AS x FROM Nothing", "stream Nothing not found"),
         (
             "CREATE STREAM `a/b` (x INT) WITH (source = 'file', path = 'x.csv')",
             "cannot be the name",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,14 @@ class World:
         return slot
 
     def report(
-        self, ring: str, number: int, part: int, event_us: int, late: int = 0, lost: int = 0
+        self,
+        ring: str,
+        number: int,
+        part: int,
+        event_us: int,
+        late: int = 0,
+        lost: int = 0,
+        punctuation_us: int = NEVER_US,
     ) -> None:
         times = {"clock_us": event_us, "event_us": event_us, "last_event_us": event_us}
         facts = plain(DelayFacts(1, **times))
@@ -85,6 +93,7 @@ class World:
                 "late": {"1": late},
                 "lost": {"1": lost},
                 "unplaced": 0,
+                "punctuation_us": punctuation_us,
                 "pieces": 0,
             },
             [],
@@ -127,6 +136,22 @@ def test_a_restarted_keeper_gives_the_same_answers(world: World) -> None:
     assert again.keeper.epoch("r", 2) == second
     assert state.disorder.punctuation_us == 5 * SECOND
     assert again.keeper.plan("r", 2) == 2
+
+
+def test_a_punctuation_that_came_with_tuples_goes_on_without_any(world: World) -> None:
+    """A selection from a derived stream that feeds another one."""
+    state = world.ring("r")
+    state.composition, state.feeds = replace(state.composition, kind="select"), True
+    state.disorder = Disorder(Rules("upstream"))
+    world.source.there = ["a"]
+    assert world.keeper.plan("r", 0) == 1
+    world.report("r", 1, 0, 9 * SECOND, punctuation_us=5 * SECOND)
+    world.keeper.absorb("r")
+    assert world.keeper.told_us("r") == NEVER_US
+    assert world.keeper.plan("r", 1) == 2
+    assert world.keeper.epoch("r", 2)["pieces"] == []
+    assert world.keeper.told_us("r") == 5 * SECOND
+    assert world.keeper.plan("r", 2) == 2
 
 
 def test_inputs_of_a_join_are_where_tuples_have_brought_any_of_them(world: World) -> None:
@@ -226,7 +251,8 @@ def test_rows_come_in_pieces_and_a_second_try_replaces_the_first(world: World) -
         calls["rows"](rows, [bytes([position])])
     calls["rows"]({**whole, "kind": "bad", "piece": "f#0", "position": 0}, [b"again"])
     seen = {"facts": plain(DelayFacts(1)), "sources": {}, "order": plain_order(OrderFacts())}
-    calls["report"]({**whole, **seen, "late": {}, "lost": {}, "unplaced": 0, "pieces": 2}, [])
+    counts = {"late": {}, "lost": {}, "unplaced": 0, "pieces": 2, "punctuation_us": NEVER_US}
+    calls["report"]({**whole, **seen, **counts}, [])
     report: Report = state.reports[1][0]
     assert [report.rows[k].body for k in sorted(report.rows)] == [b"again", b"\x01"]
 

@@ -15,6 +15,7 @@ import pytest
 from penstock.control.disorder import Disorder
 from penstock.control.ordering import OrderFacts
 from penstock.control.ordering import plain as plain_order
+from penstock.control.punctuation import NEVER_US
 from penstock.kernels.delays import DelayFacts, plain
 from penstock.kernels.sketch import BUCKETS, bucket_of
 from penstock.plan.catalog import Stream
@@ -74,6 +75,7 @@ class World:
             "late": {str(slot): n for slot, n in (late or {}).items()},
             "lost": {},
             "unplaced": 0,
+            "punctuation_us": NEVER_US,
             "pieces": 0,
         }
         self.keeper.calls()["report"](message, [])

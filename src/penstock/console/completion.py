@@ -18,8 +18,8 @@ from penstock.plan.catalog import COMPANIONS
 
 STATEMENTS = (
     "CREATE STREAM", "CREATE REGIONS", "CREATE QUERY", "SELECT", "DROP QUERY", "DROP STREAM",
-    "DROP REGIONS", "SHOW STREAMS", "SHOW REGIONS", "SHOW QUERIES", "SHOW RINGS", "DESCRIBE",
-    "EXPLAIN", "SET",
+    "DROP REGIONS", "SHOW STREAMS", "SHOW REGIONS", "SHOW QUERIES", "SHOW RINGS", "SHOW EXCHANGE",
+    "DESCRIBE", "EXPLAIN", "SET",
 )  # fmt: skip
 CLAUSES = (
     "AS", "FROM", "WHERE", "GROUP BY", "HAVING", "INTO", "WITH", "AND", "OR", "NOT", "IN",
@@ -92,7 +92,7 @@ def _candidates(tokens: list[str], word: str, text: str, names: Names) -> Iterab
     if last[-1] in ("CREATE", "DROP"):
         return ("STREAM", "REGIONS", "QUERY")
     if last[-1] == "SHOW":
-        return ("STREAMS", "REGIONS", "QUERIES", "RINGS")
+        return ("STREAMS", "REGIONS", "QUERIES", "RINGS", "EXCHANGE")
     if _after_last(tokens, "[") > _after_last(tokens, "]"):
         return WINDOW
     opened = max(_after_last(tokens, "WITH"), _after_last(tokens, "INTO"))

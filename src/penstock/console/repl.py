@@ -41,8 +41,9 @@ Statements end with a semicolon and may take several lines.
   CREATE STREAM name (column TYPE, …) WITH (source = 'file', path = 'in/', event_time = 'ts');
   SELECT room, max(temp) AS t FROM Sensors [RANGE 5 MINUTES SLIDE 1 MINUTE] GROUP BY room;
   CREATE QUERY name AS SELECT …;          runs on; .results name shows what it found
+  CREATE STREAM name AS SELECT …;         its results as a stream for other queries
   CREATE REGIONS name FROM 'zones.geojson';   areas that tuples are looked up in
-  DROP QUERY name;   DROP STREAM name;    SHOW STREAMS | REGIONS | QUERIES | RINGS;
+  DROP QUERY name;   DROP STREAM name;    SHOW STREAMS | REGIONS | QUERIES | RINGS | EXCHANGE;
   DESCRIBE name;     EXPLAIN SELECT …;    SET key = value;
 A SELECT prints its rows above the prompt as they come, until DROP QUERY or Ctrl-C.
   .streams  .queries  .rings    what SHOW says of them

@@ -20,7 +20,7 @@ from penstock.console.results import ResultPrinter
 from penstock.console.scripts import already_there, closing_questions, read_script, without
 from penstock.console.tables import print_table
 from penstock.errors import PenstockError
-from penstock.language.ast import BareSelect, CreateQuery, Explain, Show
+from penstock.language.ast import BareSelect, CreateQuery, CreateStream, Explain, Show
 
 if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
@@ -152,6 +152,10 @@ def explain_file(path: str) -> int:
                     answer = engine.execute(alone)[0]
                     name = answer.query.name if answer.query is not None else "query"
                     explained.append((f"{name} (line {_line(text, statement.span.start)})", plan))
+                case CreateStream(name=name, query=query) if query is not None:
+                    title = f"{name} (line {_line(text, statement.span.start)})"
+                    explained.append((title, engine.explain(alone)))
+                    engine.execute(alone)
                 case Explain(select=select) if select is not None:
                     place = f"EXPLAIN (line {_line(text, statement.span.start)})"
                     explained.append((place, engine.execute(alone)[0].text or ""))

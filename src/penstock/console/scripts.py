@@ -87,7 +87,7 @@ def already_there(engine: Engine, statements: tuple[Statement, ...]) -> list[Sta
     found: list[Statement] = []
     for statement in statements:
         match statement:
-            case CreateQuery() | BareSelect() if statement in queries:
+            case CreateQuery() | BareSelect() | CreateStream() if statement in queries:
                 queries.remove(statement)  # the same SELECT twice is two queries
                 found.append(statement)
             case CreateStream() if _same_stream(engine, statement, changed):

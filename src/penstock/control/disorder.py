@@ -23,7 +23,15 @@ from penstock.control.closing import (
     with_lag,
     without_past,
 )
-from penstock.control.estimators import Estimator, FixedTime, FixedTuples, Max, Normal, Quantile
+from penstock.control.estimators import (
+    Estimator,
+    FixedTime,
+    FixedTuples,
+    Max,
+    Normal,
+    Quantile,
+    Upstream,
+)
 from penstock.control.profile import Profile, Tally
 from penstock.control.punctuation import NEVER_US, advance, beyond_windows
 from penstock.kernels.delays import UNKNOWN_US, DelayFacts
@@ -71,6 +79,8 @@ def make_estimator(rules: Rules, profile: Profile, parts: int = 4096) -> Estimat
             return FixedTuples(rules.slack_tuples)
         case "fixed":
             return FixedTime(rules.slack_us)
+        case "upstream":
+            return Upstream()
         case "normal":
             return Normal(rules.ratio or _WATCHED_RATIO, most_parts=parts)
         case "quantile":
@@ -302,6 +312,13 @@ class Disorder:
         if not steady and len(schedule) < _MOST_STEPS:
             schedule = with_lag(schedule, lag_us, touched_end_us)
         return without_past(schedule, closed_end(schedule, self.punctuation_us))
+
+    def closed_us(self, punctuation_us: int) -> int:
+        """Up to which end the windows of all sources are closed by a punctuation."""
+        if not self.rules.apart:
+            return punctuation_us
+        schedules = [self.others, *(source.schedule for source in self.sources.values())]
+        return min(closed_end(schedule, punctuation_us) for schedule in schedules)
 
     def schedules(self) -> dict[str, Any]:
         """When each source's windows close, as plain data for the tasks."""

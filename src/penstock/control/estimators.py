@@ -9,6 +9,7 @@ declared complete. What was seen decides, never a clock of our own; the state is
 `normal`    the adaptive buffer of Kim et al.: exponential intervals, normal delays. See below.
 `quantile`  no assumption: a sketch of the delays gives the delay that the allowed share exceeds,
             the realised ratio corrects it.
+`upstream`  none: whoever makes the stream says up to where it is complete.
 """
 
 from __future__ import annotations
@@ -41,6 +42,21 @@ class Estimator(Protocol):
         ...
 
     def restore(self, state: Mapping[str, Any]) -> None: ...
+
+
+@dataclass(slots=True)
+class Upstream:
+    def observe(self, facts: DelayFacts, rows: int, below: int) -> None:
+        pass
+
+    def reach(self, clock_us: int) -> int | None:
+        return None
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        pass
 
 
 @dataclass(slots=True)

@@ -20,7 +20,13 @@ from pyarrow import flight
 from penstock.control.backup import Mode, Trigger
 from penstock.exchange import wire
 from penstock.exchange.connection import CALL_S, CONNECTIONS, PATIENCE_S, Connections
-from penstock.exchange.failures import BackupGone, BatchTooLarge, NodeBusy, NodeGone
+from penstock.exchange.failures import (
+    BackupGone,
+    BatchTooLarge,
+    NodeBusy,
+    NodeGone,
+    PositionAhead,
+)
 from penstock.exchange.pieces import Piece, pieces_of
 from penstock.exchange.spec import DEFAULT_CAPACITY
 from penstock.exchange.wire import LONGEST_WAIT_S, NodeAddress, QueueRef
@@ -76,12 +82,16 @@ class NodeClient:
         capacity: int = DEFAULT_CAPACITY,
         trigger: Trigger = "overflow",
         entry: bool = False,
+        backup: str = "",
         after: Mapping[str, SafePoint] | None = None,
+        incarnation: str = "",
     ) -> QueueRef:
         """Make a queue, or take the one that is there.
 
+        backup: its backup server, as grpc://host:port or a directory; empty: the node's own.
         after: of a queue that was lost, the safe point of each ring that writes to it. It begins
-        there, rings replay from the next batch on, and all get the positions that they had.
+        there, rings replay from the next batch on, and all get the positions that they had. With
+        the incarnation that it had, consumers need not know.
         """
         points = dict(after or {})
         message = {
@@ -91,6 +101,8 @@ class NodeClient:
             "capacity": capacity,
             "trigger": trigger,
             "entry": entry,
+            "incarnation": incarnation,
+            "backup": backup,
             "position": max((point.position for point in points.values()), default=0),
             "rings": {ring: point.batch for ring, point in points.items()},
         }
@@ -166,6 +178,10 @@ class NodeClient:
         """The position after the last visible batch."""
         return int(self.describe(queue)["end"])
 
+    def next_end(self, queue: QueueRef, start: int, most: int) -> int:
+        """Up to where to read on: whole batches of rings, about so many positions at most."""
+        return int(self._call("next", queue, start=start, most=most)["end"])
+
     def fetch(self, queue: QueueRef, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Batches [start, end) with their positions; after a broken connection it goes on."""
         while start < end:
@@ -176,6 +192,8 @@ class NodeClient:
                 return
             except (NodeGone, NodeBusy, BackupGone):
                 self._to.patiently(partial(self._probe, queue, start))
+            except PositionAhead:
+                self._to.patiently(partial(self._probe, queue, end - 1))
 
     def _fetch_once(
         self, queue: QueueRef, start: int, end: int

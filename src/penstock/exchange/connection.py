@@ -21,6 +21,7 @@ from penstock.exchange.failures import (
     ExchangeError,
     NodeBusy,
     NodeGone,
+    PositionAhead,
     QueueFull,
     Refused,
     Stranger,
@@ -32,7 +33,7 @@ CALL_S = 10.0
 PATIENCE_S = 60.0
 CONNECTIONS = 4
 _PAUSE_S = (0.02, 1.0)
-_PASSING = (NodeGone, NodeBusy, QueueFull, BackupGone)  # what another try may cure
+_PASSING = (NodeGone, NodeBusy, QueueFull, BackupGone, PositionAhead)  # what another try may cure
 _OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 20),

@@ -62,6 +62,12 @@ class PositionGone(ExchangeError):
     code = "gone"
 
 
+class PositionAhead(ExchangeError):
+    """The position is not there yet: a lost queue is being written again."""
+
+    code = "ahead"
+
+
 class BackupGone(ExchangeError):
     """The backup server does not answer; what it holds can be read when it does."""
 

@@ -23,6 +23,7 @@ from penstock.exchange.failures import (
     BatchTooLarge,
     DiskFailed,
     NodeBusy,
+    PositionAhead,
     PositionGone,
     QueueFull,
     Refused,
@@ -229,12 +230,28 @@ class Queue:
             record = {**frame.header, "moved": True}
             self._state.apply(record, self._log.append(record, [frame.payload]))
 
+    def next_end(self, start: int, most: int) -> int:
+        """Up to where to read on from a position: whole batches, about so many positions at most.
+
+        Where the queue ends, if that is not behind the start.
+        """
+        with self._changed:
+            self._check_open()
+            ends = self._state.ends_after(start)
+            fitting = [end for end in ends if end <= start + most]
+            return max(fitting, default=min(ends, default=min(start, self._state.end)))
+
     def check_range(self, start: int, end: int) -> None:
         with self._changed:
             self._check_open()
             self._check_kept(start)
-            if not start <= end <= self._state.end:
-                raise Refused(f"[{start}, {end}) is not in queue {self.spec.name}")
+            if start > end:
+                raise Refused(f"[{start}, {end}) is not a range of queue {self.spec.name}")
+            if end > self._state.end:
+                raise PositionAhead(
+                    f"[{start}, {end}) of queue {self.spec.name} is not there yet: it ends at "
+                    f"{self._state.end}"
+                )
 
     def frame_at(self, position: int) -> tuple[int, Frame] | None:
         """The frame that holds a position, and its first one; None if the backup has it."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -27,6 +28,7 @@ from penstock.exchange.monitor import Monitor, Monitored
 from penstock.exchange.queue import Queue
 from penstock.exchange.reading import read_batches
 from penstock.exchange.spec import (
+    QueueSpec,
     check_name,
     make_directory,
     remove_directory,
@@ -44,6 +46,7 @@ MOST_QUEUES = 1000
 class Open:
     queue: Queue
     handover: Handover
+    backup: BackupStore | None
 
 
 class Queues:
@@ -56,7 +59,10 @@ class Queues:
         backup_limit: int = DEFAULT_BACKUP_BYTES,
         partial: bool = False,
         tell: Callable[[bool], None] | None = None,
+        backup_of: Callable[[str], BackupStore] | None = None,
     ) -> None:
+        self._backup_of = backup_of
+        self._named_backups: dict[str, BackupStore] = {}
         self._parent = directory / "queues"
         self._lock = _locked(directory)
         self._parent.mkdir(exist_ok=True)
@@ -84,6 +90,7 @@ class Queues:
             "unregister": self._unregister,
             "ack": self._acknowledge,
             "describe": lambda m: _describe(self._find(wire.queue_ref(m))),
+            "next": self._next_end,
             "trim": self._trim,
             "backup": self._hand_over,
             "stats": lambda _: self.stats(),
@@ -92,9 +99,20 @@ class Queues:
         }
 
     def _take_up(self, queue: Queue) -> Open:
-        opened = Open(queue, Handover(queue, self._backup))
+        backup = self._backup_for(queue.spec)
+        opened = Open(queue, Handover(queue, backup), backup)
         self._open[queue.spec.name] = opened
         return opened
+
+    def _backup_for(self, spec: QueueSpec) -> BackupStore | None:
+        if not spec.backup:
+            return self._backup
+        if self._backup_of is None:
+            raise Refused("this node has no backup servers for single queues")
+        with self._guard:
+            if spec.backup not in self._named_backups:
+                self._named_backups[spec.backup] = self._backup_of(spec.backup)
+            return self._named_backups[spec.backup]
 
     def find(self, ref: QueueRef) -> Queue:
         return self._find(ref).queue
@@ -119,7 +137,7 @@ class Queues:
 
     def _create(self, message: Message) -> dict[str, Any]:
         """Make a queue; one that is here already and asks for the same is given back."""
-        spec = spec_from({**message, "incarnation": ""})
+        spec = spec_from(message)
         position = wire.number(message, "position") if "position" in message else 0
         first = first_record(position, wire.batches_of(message))
         with self._guard:
@@ -127,8 +145,11 @@ class Queues:
             if known is None:
                 if len(self._open) >= MOST_QUEUES:
                     raise Refused(f"a node has at most {MOST_QUEUES} queues")
+                self._backup_for(spec)
                 spec = make_directory(self._parent, spec, first)
                 known = self._take_up(Queue(self._parent / spec.name, spec))
+                if known.backup is not None:  # of a queue that was lost
+                    _quietly(known.backup, known.queue)
             elif not spec.asks_the_same_as(known.queue.spec):
                 raise Refused(
                     f"queue {spec.name} is here already, with another schema or other options",
@@ -141,13 +162,22 @@ class Queues:
         with self._guard:
             opened = self._open.get(ref.name)
             if opened is not None and opened.queue.spec.incarnation == ref.incarnation:
-                del self._open[ref.name]
-                opened.handover.close()
-                opened.queue.close()
-                remove_directory(self._parent, ref.name)
-                if self._backup is not None and opened.queue.spec.mode == "adaptive":
-                    _quietly(self._backup, opened.queue)
+                self.remove(ref.name)
         return {}
+
+    def names(self) -> set[str]:
+        with self._guard:
+            return set(self._open)
+
+    def remove(self, name: str) -> None:
+        """Drop a queue, and what its backup server has of it."""
+        with self._guard:
+            opened = self._open.pop(name)
+            opened.handover.close()
+            opened.queue.close()
+            remove_directory(self._parent, name)
+            if opened.backup is not None and opened.queue.spec.mode == "adaptive":
+                _quietly(opened.backup, opened.queue)
 
     def _commit(self, message: Message) -> dict[str, Any]:
         queue = self.find(wire.queue_ref(message))
@@ -174,6 +204,11 @@ class Queues:
         level = wire.number(message, "level", 1)
         return {"first": queue.acknowledge(consumer, position, level)}
 
+    def _next_end(self, message: Message) -> dict[str, Any]:
+        queue = self.find(wire.queue_ref(message))
+        start, most = wire.number(message, "start"), wire.number(message, "most")
+        return {"end": queue.next_end(start, most)}
+
     def _trim(self, message: Message) -> dict[str, Any]:
         """Queues trim with every acknowledgement, their backups some time later, or now."""
         opened = self._find(wire.queue_ref(message))
@@ -192,9 +227,9 @@ class Queues:
         return {"bytes": self.backups.trim(str(message.get("id")), position)}
 
     def read(self, ref: QueueRef, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        queue = self.find(ref)
-        queue.check_range(start, end)
-        return read_batches(queue, self._backup, start, end)
+        opened = self._find(ref)
+        opened.queue.check_range(start, end)
+        return read_batches(opened.queue, opened.backup, start, end)
 
     def _monitored(self) -> list[Monitored]:
         with self._guard:
@@ -207,6 +242,7 @@ class Queues:
             "queues": {name: _describe(o) for name, o in opened.items()},
             "backups_bytes": self.backups.total_bytes,
             "monitor": self.monitor.describe(),
+            "process_cpu_s": time.process_time(),
         }
 
     def close(self) -> None:

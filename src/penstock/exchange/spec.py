@@ -22,14 +22,17 @@ from penstock.exchange.segments import SegmentLog, sync_directory, write_whole
 DEFAULT_CAPACITY = 64 * 1024 * 1024
 LARGEST_CAPACITY = 1 << 40
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.#-]{0,99}")
+_INCARNATION = re.compile(r"[0-9a-f]{0,64}")
 _META = "queue.json"
+_LONGEST_URI = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSpec:
     """incarnation: another one for each queue that is made, so that a lost one is not mistaken.
 
-    entry: tuples enter the network of queues here, so that its load is always measured.
+    entry: tuples enter the network of queues here, so that its load is always measured. backup:
+    where its backup server is; empty: the node's own.
     """
 
     name: str
@@ -39,6 +42,7 @@ class QueueSpec:
     trigger: Trigger = "overflow"
     entry: bool = False
     incarnation: str = ""
+    backup: str = ""
 
     @property
     def id(self) -> str:
@@ -58,6 +62,7 @@ class QueueSpec:
             "trigger": self.trigger,
             "entry": self.entry,
             "incarnation": self.incarnation,
+            "backup": self.backup,
         }
 
     def asks_the_same_as(self, other: QueueSpec) -> bool:
@@ -69,6 +74,7 @@ def spec_from(message: Mapping[str, Any]) -> QueueSpec:
     name, capacity = message.get("name"), message.get("capacity", DEFAULT_CAPACITY)
     mode, trigger = message.get("mode", "adaptive"), message.get("trigger", "overflow")
     incarnation, entry = message.get("incarnation", ""), message.get("entry", False)
+    backup = message.get("backup", "")
     check_name(name)
     if mode not in MODES:
         raise Refused(f"mode {mode} is not known", f"modes: {', '.join(MODES)}")
@@ -76,10 +82,14 @@ def spec_from(message: Mapping[str, Any]) -> QueueSpec:
         raise Refused(f"trigger {trigger} is not known", f"triggers: {', '.join(TRIGGERS)}")
     if type(capacity) is not int or not 0 < capacity <= LARGEST_CAPACITY:
         raise Refused(f"capacity {capacity} is not a number of bytes")
-    if type(entry) is not bool or not isinstance(incarnation, str):
-        raise Refused("entry is true or false, incarnation a text")
+    if type(entry) is not bool:
+        raise Refused("entry is true or false")
+    if not isinstance(incarnation, str) or not _INCARNATION.fullmatch(incarnation):
+        raise Refused("the queue's incarnation is not one")
+    if not isinstance(backup, str) or len(backup) > _LONGEST_URI:
+        raise Refused("the backup server is not a text", "write grpc://host:port or a directory")
     schema = _schema_from(message.get("schema"))
-    return QueueSpec(str(name), schema, mode, capacity, trigger, entry, incarnation)
+    return QueueSpec(str(name), schema, mode, capacity, trigger, entry, incarnation, backup)
 
 
 def _schema_from(text: object) -> pa.Schema:
@@ -107,7 +117,7 @@ def check_name(name: object) -> str:
 
 def make_directory(parent: Path, spec: QueueSpec, first: dict[str, Any]) -> QueueSpec:
     """The directory of a new queue, whole or not at all; `first` is the first frame of its log."""
-    spec = replace(spec, incarnation=secrets.token_hex(8))
+    spec = replace(spec, incarnation=spec.incarnation or secrets.token_hex(8))
     beside = parent / f".{spec.name}.new"
     shutil.rmtree(beside, ignore_errors=True)
     try:

@@ -229,6 +229,11 @@ class QueueState:
         at = bisect_right(self.held, position, key=lambda held: held.end)
         return self.held[at] if at < len(self.held) and self.held[at].first <= position else None
 
+    def ends_after(self, position: int) -> list[int]:
+        """Where batches end that are not before a position."""
+        ranges = [r for committed in self.rings.values() for r in committed.ranges.values()]
+        return [end for _, end in ranges if end > position]
+
     def safe_batch(self, ring: str) -> tuple[int, int] | None:
         """The last batch of the ring that all consumers are done with, and where it ends."""
         committed = self.rings.get(ring)

@@ -277,7 +277,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    what: OneOf["streams", "regions", "queries", "rings"]
+    what: OneOf["streams", "regions", "queries", "rings", "exchange"]
     span: Span = _span()
 
 

@@ -230,13 +230,15 @@ def _drop(cursor: Cursor, _script: str) -> Drop:
 
 def _show(cursor: Cursor, _script: str) -> Show:
     cursor.expect("SHOW")
-    match cursor.expect("STREAMS", "REGIONS", "QUERIES", "RINGS").upper:
+    match cursor.expect("STREAMS", "REGIONS", "QUERIES", "RINGS", "EXCHANGE").upper:
         case "STREAMS":
             return Show("streams", span_of(cursor.tokens))
         case "REGIONS":
             return Show("regions", span_of(cursor.tokens))
         case "QUERIES":
             return Show("queries", span_of(cursor.tokens))
+        case "EXCHANGE":
+            return Show("exchange", span_of(cursor.tokens))
         case _:
             return Show("rings", span_of(cursor.tokens))
 

@@ -34,6 +34,11 @@ class Stream:
     idle_us: int | None = None  # without a tuple for so long, the engine's clock stands for them
     trust_us: int = 86_400_000_000  # times further than this from the stream's clock move nothing
 
+    @property
+    def punctuated(self) -> bool:
+        """Whether its tuples come with punctuations: of the ring that derives them."""
+        return self.source == "derived" and "behind_us" in dict(self.options)
+
 
 @dataclass(frozen=True, slots=True)
 class RegionSet:

@@ -10,12 +10,17 @@ ESTIMATORS = ("fixed", "max", "normal", "quantile")
 BY_RATIO = ("normal", "quantile")
 
 
-def chosen_estimator(stream_estimator: str | None, drop_ratio: float | None) -> str:
+def chosen_estimator(
+    stream_estimator: str | None, drop_ratio: float | None, told: bool = False
+) -> str:
     """The estimator that runs for a query with this DRATIO on a stream with this setting.
+
+    told: whoever makes the stream says up to where it is complete.
 
     >>> chosen_estimator(None, None), chosen_estimator(None, 0.01), chosen_estimator("fixed", 0.01)
     ('max', 'quantile', 'fixed')
     """
     if stream_estimator is None:
-        return "max" if drop_ratio is None else "quantile"
+        undecided = "upstream" if told else "max"
+        return undecided if drop_ratio is None else "quantile"
     return "max" if drop_ratio is None and stream_estimator in BY_RATIO else stream_estimator

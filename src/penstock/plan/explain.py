@@ -142,8 +142,10 @@ def disorder_lines(stream: Stream, composition: Composition) -> list[str]:
     """Which estimator runs, and why not the one that was asked for."""
     asked, ratio = stream.estimator, composition.drop_ratio
     share = None if ratio is None else f"{ratio * 100:.10g}%"
-    chosen = chosen_estimator(asked, ratio)
+    chosen = chosen_estimator(asked, ratio, stream.punctuated)
     match chosen:
+        case "upstream":
+            how = "windows close when the ring that derives the stream says it is complete"
         case "fixed":
             how = f"windows close {_slack(stream)} behind the latest"
         case "normal":

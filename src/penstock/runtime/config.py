@@ -29,6 +29,7 @@ class StageConfig:
     port: int
     token: str
     join_memory: int = 2**30  # bytes of a worker's tables
+    watches: bool = False  # a selection notes its disorder, for the stream that it feeds
 
     @property
     def address(self) -> Address:

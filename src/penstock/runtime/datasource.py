@@ -57,6 +57,7 @@ class RowReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from penstock.runtime.report import TaskReport
+        from penstock.runtime.sources.beside import Beside
         from penstock.runtime.sources.reading import open_pieces
         from penstock.runtime.stages import stage_for
 
@@ -66,10 +67,10 @@ class RowReader(DataSourceStreamReader):
             yield from self._read_raw(epoch, part, pieces, report)
             return
         stage = stage_for(self._config, epoch["version"])
-        batches = open_pieces(self._config, pieces, stage.columns(), report.bad)
+        batches = open_pieces(self._config, pieces, stage.columns(), report.beside)
 
         def reread(names: list[str]) -> Iterator[pa.RecordBatch]:
-            return open_pieces(self._config, pieces, names, {})
+            return open_pieces(self._config, pieces, names, Beside())
 
         yield from stage.run(batches, epoch, report, reread)
         report.send(self._config, epoch["number"], part)
@@ -83,7 +84,7 @@ class RowReader(DataSourceStreamReader):
         from penstock.runtime.stage import progress_of
 
         native, stream = self._what == "native", stream_from(self._config.stream)
-        for batch in open_pieces(self._config, pieces, None, report.bad):
+        for batch in open_pieces(self._config, pieces, None, report.beside):
             if native:
                 seen = progress_of(batch, stream, epoch, report)
                 report.facts = merge_facts(report.facts, seen)
@@ -93,7 +94,7 @@ class RowReader(DataSourceStreamReader):
             )
         if native:
             report.send(self._config, epoch["number"], part)
-        elif report.bad:  # the stage reports under the parts from 0 on
+        elif report.beside.told:  # the stage reports under the parts from 0 on
             report.send(self._config, epoch["number"], -1 - part)
 
 

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 
 from penstock.plan.codec import dump_columns
 from penstock.plan.specs import Shown
+from penstock.runtime.derived.feed import Feed
 from penstock.runtime.packing import unpacked
 from penstock.runtime.sinks.live import Subscribers
 from penstock.runtime.sinks.log import ResultLog
@@ -78,6 +79,9 @@ class Share:
     query: str
 
 
+Outlet = Sink | Share | Feed | None  # None: the log
+
+
 @dataclass(frozen=True, slots=True)
 class Outlets:
     """What the rings of an engine have in common on the way out."""
@@ -116,12 +120,13 @@ class Dispatcher:
     quarantine: Callable[[int, BaseException], None]
     finish: Callable[[int, dict[int, int]], None]  # batch, rows by slot
     outlets: Outlets
-    sinks: dict[int, Sink | Share | None] = field(default_factory=dict)  # None: the log
+    sinks: dict[int, Outlet] = field(default_factory=dict)
     columns: dict[int, Columns] = field(default_factory=dict)
     guard: threading.Lock = field(default_factory=threading.Lock)
+    stopping: threading.Event = field(default_factory=threading.Event)
     batches: int = 0
 
-    def attach(self, slot: int, sink: Sink | Share | None, columns: Columns = None) -> None:
+    def attach(self, slot: int, sink: Outlet, columns: Columns = None) -> None:
         with self.guard:
             self.sinks[slot] = sink
             self.columns[slot] = columns
@@ -134,7 +139,21 @@ class Dispatcher:
     def __call__(self, frame: DataFrame, batch: int) -> None:
         results = unpacked(frame.toArrow())
         self.batches += 1
+        self._feed(results, batch)
         self.finish(batch, self._dispatch(results, batch) if results.num_rows else {})
+
+    def _feed(self, results: pa.Table, batch: int) -> None:
+        """Pass on what a derived stream's ring makes, for its only query; or that it made nothing.
+
+        An error ends the micro-batch: the ring stops, and runs it again.
+        """
+        with self.guard:
+            feeds = [(s, self.columns[n]) for n, s in self.sinks.items() if isinstance(s, Feed)]
+        for feed, columns in feeds:
+            rows = None
+            if results.num_rows:
+                rows = shown_rows(matched_rows(results, self.names).rows, columns)
+            feed.pass_on(rows, self.ring, batch, self.stopping)
 
     def _dispatch(self, results: pa.Table, batch: int) -> dict[int, int]:
         matched = matched_rows(results, self.names)
@@ -181,7 +200,7 @@ class Dispatcher:
                 errors[key] = error
         return [(slot, error) for key, error in errors.items() for slot in deliveries[key].slots]
 
-    def _close(self, slot: int, sink: Sink | Share | None, error: BaseException) -> None:
+    def _close(self, slot: int, sink: Outlet, error: BaseException) -> None:
         """Let the log take over, unless the query has another sink by now or is gone."""
         with self.guard:
             if self.sinks.get(slot) is not sink:
@@ -191,7 +210,7 @@ class Dispatcher:
 
 
 def _own_deliveries(
-    ring: str, rows: Callable[[int], pa.Table], sinks: Mapping[int, Sink | Share | None]
+    ring: str, rows: Callable[[int], pa.Table], sinks: Mapping[int, Outlet]
 ) -> dict[Hashable, _Delivery]:
     """One for each query with a sink of its own."""
     return {  # another sink of the query has another key
@@ -201,14 +220,14 @@ def _own_deliveries(
     }
 
 
-def _is_own(sink: Sink | Share | None) -> TypeGuard[Sink]:
-    return sink is not None and not isinstance(sink, Share)
+def _is_own(sink: Outlet) -> TypeGuard[Sink]:
+    return sink is not None and not isinstance(sink, Share | Feed)
 
 
 def _shared_deliveries(
     ring: str,
     matched: Matched,
-    sinks: Mapping[int, Sink | Share | None],
+    sinks: Mapping[int, Outlet],
     columns: Mapping[int, Columns],
 ) -> dict[Hashable, _Delivery]:
     """One for each sink that queries share, and for each kind of rows that they show there."""

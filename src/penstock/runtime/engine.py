@@ -10,7 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -39,13 +40,15 @@ from penstock.plan.result_columns import shown_schema
 from penstock.plan.specs import SlotSpec
 from penstock.runtime.analyzer import Analyzer
 from penstock.runtime.datasource import register_sources
-from penstock.runtime.dispatch import CallbackSink, Outlets, Share, Sink
+from penstock.runtime.derived.definition import made_by, maker_of
+from penstock.runtime.derived.exchange import Exchange
+from penstock.runtime.dispatch import CallbackSink, Outlet, Outlets, Share
 from penstock.runtime.joining.explain import explain_join_plan
 from penstock.runtime.manager import RingManager, output_schema
 from penstock.runtime.metrics import metrics_of
 from penstock.runtime.query import Query, QueryStatus, query_status
-from penstock.runtime.registry import QueryRow, Registry
-from penstock.runtime.session import active_session, check_session, start_spark
+from penstock.runtime.registry import ALONE, REPLAY, QueryRow, Registry
+from penstock.runtime.session import active_session, check_session, driver_host, start_spark
 from penstock.runtime.settings import Settings
 from penstock.runtime.sharing import sharing_of
 from penstock.runtime.sinks.files import FileSink
@@ -55,7 +58,7 @@ from penstock.runtime.sinks.matched import shown_rows
 from penstock.runtime.sinks.memory import MemorySink
 from penstock.runtime.sinks.pool import SinkPool
 from penstock.runtime.sinks.rows import json_lines
-from penstock.runtime.sinks.spec import Callback, SinkSpec, check_columns, sink_of
+from penstock.runtime.sinks.spec import STREAM, Callback, SinkSpec, check_columns, sink_of
 from penstock.runtime.statements import (
     Answer,
     in_use,
@@ -63,6 +66,7 @@ from penstock.runtime.statements import (
     run_script,
     same_statement,
     start_of,
+    stored_select,
 )
 from penstock.runtime.streams import is_endless, own_names, readable, with_disorder
 from penstock.runtime.workspace import Workspace
@@ -93,6 +97,17 @@ class Plan:
     def outputs(self) -> Schema:
         """The query's own results: of those of its ring, in its own order and by its names."""
         return shown_schema(self.composed.columns, self.ring_outputs)
+
+    def of_stream(self) -> Plan:
+        """The plan as that of a derived stream: a DRATIO means something for selections, too."""
+        if len(self.bound.inputs) > 1:
+            return self
+        composition = self.composed.composition
+        composition = replace(composition, drop_ratio=self.bound.source.drop_ratio)
+        bound = self.bound
+        if composition.drop_ratio is not None and not bound.aggregated:
+            bound = replace(bound, notes=())  # that it means nothing
+        return replace(self, bound=bound, composed=replace(self.composed, composition=composition))
 
 
 class Engine:
@@ -149,6 +164,12 @@ class Engine:
         if spark is not None:  # its workers compile the kernels one by one: let them find a cache
             threading.Thread(target=_warm_up, name="penstock-warm-up", daemon=True).start()
         self.analyzer = Analyzer(self.spark)
+        self.exchange = Exchange(
+            self.workspace,
+            self.registry,
+            driver_host(self.spark),
+            lambda: self.settings.exchange_token_file,
+        )
         self._manager = RingManager(
             self.spark,
             self.workspace,
@@ -158,6 +179,7 @@ class Engine:
             self._sink,
             self._condition,
             self._outlets,
+            self.exchange,
             clock_us,
             bounded,
         )
@@ -231,6 +253,18 @@ class Engine:
             self.catalog.refuse_taken(stream.name)
             self.registry.put_stream(stream)
 
+    def derive_stream(self, stream: Stream, plan: Plan, text: str, start: str = "latest") -> Query:
+        """Take in a stream that a query's results make (CREATE STREAM … AS); it flows as soon as
+        somebody reads it."""
+        self.create_stream(stream)
+        try:
+            self.exchange.create(stream)
+            sink = SinkSpec(STREAM, stream.name)
+            return self.start_query(plan, text, maker_of(stream.name), sink, None, start)
+        except BaseException:
+            self._forget_stream(stream, cascade=True)
+            raise
+
     def change_stream(self, stream: Stream) -> None:
         """Take over another definition of disorder; running rings follow at their next epoch."""
         with self._guard:
@@ -245,8 +279,21 @@ class Engine:
             if readers and not cascade:
                 raise EngineError(*in_use("stream", stream.name, readers))
             for reader in readers:
-                self.drop_query(reader)
+                if made_by(reader) is None:
+                    self.drop_query(reader)
+        for made in filter(None, map(made_by, readers)):
+            if self.catalog.get(made) is not None:  # it may have gone with another one
+                self.drop_stream(made, cascade=True)
         self._manager.forget(stream.name)  # outside the guard: a sink's function may want it
+        self._forget_stream(stream, cascade)
+
+    def _forget_stream(self, stream: Stream, cascade: bool) -> None:
+        """Remove a stream that no ring reads any more, and what makes it if it is derived."""
+        if stream.source == "derived":
+            if (query := self.registry.query(maker_of(stream.name))) is not None:
+                self._drop_slot(query)
+                self._manager.retire(query.ring)
+            self.exchange.drop(stream, cascade)
         self.registry.drop_stream(stream.name)
         self.workspace.forget_companions(stream.name)
 
@@ -352,9 +399,8 @@ class Engine:
                     return self._reattach(known, given)
                 raise EngineError(f"query {name} exists already", f"DROP QUERY {name} first")
             with self.registry.change():
-                ring = self._manager.allocate(
-                    plan.composed.composition, plan.ring_outputs, replay=start == "earliest"
-                )
+                own = REPLAY if start == "earliest" else ALONE if spec.kind == STREAM else 0
+                ring = self._manager.allocate(plan.composed.composition, plan.ring_outputs, own)
                 columns = dump_columns(plan.composed.columns)
                 slot = self.registry.add_query(name, text, ring.id, spec.dumps(), columns)
                 if callable(given):
@@ -369,7 +415,7 @@ class Engine:
         self._manager.start_pending()
         if (refusal := self._manager.refusal(ring.id, slot)) is not None:
             if self.registry.query(name) is not None:
-                self.drop_query(name)
+                self._drop_slot(self.registry.query_by_slot(slot))
             raise EngineError(f"Spark does not start this query: {refusal}")
         return Query(self, slot, name, _notes(plan, seen and start == "latest"))
 
@@ -385,7 +431,7 @@ class Engine:
             number += 1
         return f"query_{number}"
 
-    def _sink(self, query: QueryRow) -> Sink | Share | None:
+    def _sink(self, query: QueryRow) -> Outlet:
         """Where a query's results go; None is the workspace's result log."""
         spec = SinkSpec.loads(query.sink)
         if query.state == "quarantined":
@@ -400,6 +446,11 @@ class Engine:
                 return None if function is None else CallbackSink(function)
             case "results":
                 return None
+            case kind if kind == STREAM:
+                stream = self.catalog.require(str(spec.path))
+                return self.exchange.feed(
+                    stream, partial(self._manager.punctuation_after, query.ring)
+                )
             case _ if spec.layout == "batch":
                 return Share(FileSink(str(spec.path), spec.kind), query.name)
             case _:
@@ -407,7 +458,7 @@ class Engine:
 
     def _condition(self, query: QueryRow) -> str | None:
         """A query's WHERE as Spark SQL."""
-        where = bind(one_select(query.text).select, self.catalog).where
+        where = bind(stored_select(query.text), self.catalog).where
         return None if where is None else render(where)
 
     def query(self, name: str) -> Query:
@@ -426,11 +477,16 @@ class Engine:
         """Take a query out at the next micro-batch; its ring stays warm for a while."""
         with self._guard:
             query = self.query(name)
-            ring = self.registry.query_by_slot(query.slot).ring
+            if (made := made_by(query.name)) is not None:
+                raise EngineError(f"{query.name} makes stream {made}", f"DROP STREAM {made}")
+            self._drop_slot(self.registry.query_by_slot(query.slot))
+
+    def _drop_slot(self, query: QueryRow) -> None:
+        with self._guard:
             self.registry.drop_query(query.slot)
             self._functions.pop(query.slot, None)
             self._memory.pop(query.slot, None)
-            self._manager.detach(ring, query.slot)
+            self._manager.detach(query.ring, query.slot)
             self._outlets.subscribers.end(query.slot)
 
     def results(self, query: Query) -> pa.Table:
@@ -461,9 +517,8 @@ class Engine:
 
     def explain(self, text: str, slot: int | None = None) -> str:
         """How a SELECT would be run, or is run in a slot."""
-        statement = one_select(text)
         try:
-            return self.explain_plan(self.plan(statement.select), slot)
+            return self.explain_plan(self.plan(stored_select(text)), slot)
         except QueryError as error:
             raise error.at(text) from None
 
@@ -471,6 +526,9 @@ class Engine:
         """The text of EXPLAIN for a checked query."""
         composition = plan.composed.composition
         ring = self._manager.find(composition)
+        if slot is not None:
+            own = self.registry.query_by_slot(slot).ring
+            ring = next(r for r in self.registry.rings() if r.id == own)
         if composition.join is not None:
             figures = None if ring is None else self._manager.join_figures(ring.id)
             count = 0 if ring is None else self.registry.count_queries(ring.id)
@@ -535,6 +593,7 @@ class Engine:
             if self._owns_spark:
                 last.callback(self.spark.stop)
             last.callback(self._outlets.subscribers.end_all)
+            last.callback(self.exchange.close)
             self._manager.stop()
 
 

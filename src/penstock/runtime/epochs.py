@@ -60,6 +60,7 @@ class Report:
     lost: dict[int, int] = field(default_factory=dict)
     unplaced: int = 0
     rows: dict[int, KeptRows] = field(default_factory=dict)
+    punctuation_us: int = NEVER_US  # that the source told
 
 
 @dataclass(slots=True)
@@ -86,6 +87,7 @@ class RingEpochs:
     # so that punctuation may travel with the next tuples
     siblings: list[RingEpochs] = field(default_factory=list)
     eager: bool = False
+    feeds: bool = False  # a derived stream, which goes by the ring's punctuation
 
     @property
     def punctuation_us(self) -> int:
@@ -94,8 +96,13 @@ class RingEpochs:
 
     @property
     def closes(self) -> bool:
-        """Whether punctuation means anything here."""
+        """Whether there are windows that close."""
         return self.composition.kind != "select"
+
+    @property
+    def punctuates(self) -> bool:
+        """Whether punctuation means anything here."""
+        return self.closes or self.feeds
 
 
 class EpochKeeper:
@@ -168,6 +175,10 @@ class EpochKeeper:
     def state(self, ring: str) -> RingEpochs:
         return self._rings[ring]
 
+    def planner(self, ring: str) -> Planner | None:
+        """What decides on the work of a ring; None if Spark does, or the ring is gone."""
+        return None if (state := self._rings.get(ring)) is None else state.planner
+
     def flush(self, rings: list[str], on: bool) -> None:
         """Whether rings close all their windows as soon as there is nothing left to read."""
         for ring in rings:
@@ -178,7 +189,8 @@ class EpochKeeper:
         """The epoch to run after `start`; `start` itself if there is nothing to do."""
         state = self._rings[ring]
         assert state.planner is not None
-        before_us = state.punctuation_us
+        # what came with tuples of a derived stream has to go on to those that this ring feeds
+        before_us = self.told_us(ring) if state.feeds else state.punctuation_us
         for sibling in state.siblings:  # all inputs of a micro-batch are to carry the same
             with sibling.guard:
                 self._next_punctuation(sibling, idle=False)
@@ -189,7 +201,7 @@ class EpochKeeper:
             done = {} if last is None else json.loads(last.work)
             work = state.planner.next_work(done, state.consumed, self._parallelism)
             self._next_punctuation(state, idle=work is None)
-            if work is None and (state.eager or state.punctuation_us == before_us):
+            if work is None and (state.eager or state.punctuation_us <= before_us):
                 return start
             body = {**done, "pieces": []} if work is None else work.body
             items = [] if work is None else work.consumed
@@ -235,7 +247,7 @@ class EpochKeeper:
         with state.guard:
             row = self._registry.epoch(ring, number)
             if row is None:
-                if state.eager:  # nobody else asks for a punctuation there
+                if state.eager or not state.closes:  # nobody else asks for a punctuation there
                     self._next_punctuation(state, idle=False)
                 row = self._decide(state, number, {}, [])
             sources = state.disorder.schedules() if state.disorder.rules.per else None
@@ -260,13 +272,25 @@ class EpochKeeper:
         """
         state = self._rings[ring]
         if state.eager:
-            return max((e.punctuation_us for e in self._last_epochs(state)), default=NEVER_US)
+            return self.told_us(ring)
         for each in state.siblings or [state]:
             with each.guard:
                 before_us = each.disorder.punctuation_us
                 if each.planner is None and self._next_punctuation(each, idle=True) != before_us:
                     self._save(each)
         return state.punctuation_us
+
+    def told_us(self, ring: str) -> int:
+        """The last punctuation that tuples of a ring, or of any input of its join, came with."""
+        return max(
+            (e.punctuation_us for e in self._last_epochs(self._rings[ring])), default=NEVER_US
+        )
+
+    def closed_us(self, ring: str, punctuation_us: int) -> int:
+        """Up to which end all windows are closed by a punctuation."""
+        state = self._rings[ring]
+        with state.guard:
+            return state.disorder.closed_us(punctuation_us)
 
     def _last_epochs(self, state: RingEpochs) -> list[EpochRow]:
         """Of a ring, or of all inputs of a join: what one was told, all have reached."""
@@ -275,7 +299,7 @@ class EpochKeeper:
 
     def _next_punctuation(self, state: RingEpochs, idle: bool) -> int:
         disorder = state.disorder
-        if not state.closes:
+        if not state.punctuates:
             return disorder.punctuation_us
         range_us, slide_us = self._windows(state)
         if state.flushing and idle:
@@ -324,6 +348,7 @@ class EpochKeeper:
                 report.facts = facts_from(message["facts"])
                 report.sources = {k: facts_from(f) for k, f in message["sources"].items()}
                 report.order = order_facts_from(message["order"])
+                report.punctuation_us = message["punctuation_us"]
                 report.late = {int(slot): n for slot, n in message["late"].items()}
                 report.lost = {int(slot): n for slot, n in message["lost"].items()}
                 report.unplaced = message["unplaced"]
@@ -348,6 +373,7 @@ class EpochKeeper:
                 state.ordering.observe(reduce(merge_order_facts, (r.order for r in reports)))
                 grain_us = self._windows(state)[1]
                 state.disorder.observe(whole, _merged(reports), self._clock_us(), grain_us)
+                state.disorder.hold_at(max(report.punctuation_us for report in reports))
                 state.through, state.last_tuples = number, whole.rows + whole.untimed
                 state.unplaced += sum(r.unplaced for r in reports)
                 with self._registry.change():

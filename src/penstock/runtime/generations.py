@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 from penstock.control.mode import ModeFacts, becomes_native, is_native
 from penstock.plan.catalog import Stream
@@ -99,7 +100,9 @@ class Generations:
 
     def _facts_of(self, ring: Ring) -> ModeFacts:
         count = self._registry.count_queries(ring.id)
-        return self._facts(ring.composition, ring.stream, count, ring.id)
+        facts = self._facts(ring.composition, ring.stream, count, ring.id)
+        # Spark's own code sees nothing of the disorder that a derived stream goes by
+        return replace(facts, able=facts.able and not ring.inputs[0].config.watches)
 
     def _facts(
         self, composition: Composition, stream: Stream, queries: int, ring: str = ""

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.control.disorder import Disorder, has_begun
-from penstock.errors import EngineError
+from penstock.errors import EngineError, PenstockError
 from penstock.plan.catalog import Stream
 from penstock.plan.codec import columns_from, composition_from, dumps
 from penstock.plan.explain import Place
@@ -23,23 +23,29 @@ from penstock.plan.specs import FENCE_PREFIX, Composition, SlotSpec
 from penstock.runtime.companions import Companions
 from penstock.runtime.compile import Input, is_chain, is_stateless, plan_settings
 from penstock.runtime.config import StageConfig, input_ring
-from penstock.runtime.dispatch import Dispatcher, Outlets, Share, Sink, is_delivering
+from penstock.runtime.derived.exchange import Exchange
+from penstock.runtime.derived.pipelines import Pipelines
+from penstock.runtime.derived.progress import told_punctuation
+from penstock.runtime.derived.restoring import Restorer
+from penstock.runtime.derived.source import QueuePlanner
+from penstock.runtime.dispatch import Dispatcher, Outlet, Outlets, is_delivering
 from penstock.runtime.epochs import EpochKeeper, Report, RingEpochs
 from penstock.runtime.generations import ConditionOf, Generations
 from penstock.runtime.joining.monitor import JoinFigures, JoinMonitor
-from penstock.runtime.registry import INPUT, QueryRow, Registry, RingRow
+from penstock.runtime.registry import INPUT, REPLAY, QueryRow, Registry, RingRow
 from penstock.runtime.ring import Ring, first_cause
 from penstock.runtime.service import EpochServer
-from penstock.runtime.session import STATE_STORES, executors_of
+from penstock.runtime.session import STATE_STORES, driver_host, executors_of
 from penstock.runtime.settings import Settings
 from penstock.runtime.sinks.log import ResultLog
+from penstock.runtime.sources.planner import Planner
 from penstock.runtime.streams import planner_of, readable, rules_of
 from penstock.runtime.workspace import Workspace
 from penstock.schema import Schema, arrow_type
 
 MAX_RESTARTS = 5  # in a row, for failures that may pass; with growing pauses, 15 s in all
 
-SinkOf = Callable[[QueryRow], Sink | Share | None]
+SinkOf = Callable[[QueryRow], Outlet]
 FindStream = Callable[[str], Stream | None]
 
 
@@ -56,6 +62,7 @@ class RingManager:
         sink_of: SinkOf,
         condition_of: ConditionOf,
         outlets: Outlets,
+        exchange: Exchange,
         clock_us: Callable[[], int],
         bounded: bool,
     ) -> None:
@@ -66,6 +73,10 @@ class RingManager:
         self._find_stream = find_stream
         self._sink_of = sink_of
         self._outlets = outlets
+        self._exchange = exchange
+        restorer = Restorer(workspace, registry, exchange)
+        self._restorer = restorer
+        self._pipelines = Pipelines(registry, exchange, restorer, find_stream)
         self._clock_us = clock_us
         self._bounded = bounded
         self.guard = threading.RLock()  # of the books; never held while Spark works
@@ -86,7 +97,7 @@ class RingManager:
         self._refused: dict[int, str] = {}  # slots whose plan Spark would not start
         self._joins = JoinMonitor()
         calls = self._epochs.calls() | self._joins.calls()
-        self._server = EpochServer(calls, self._service_host())
+        self._server = EpochServer(calls, driver_host(spark))
         self._supervisor = threading.Thread(
             target=self._supervise, name="penstock-supervisor", daemon=True
         )
@@ -102,12 +113,6 @@ class RingManager:
             return self._parallelism
         return self._settings().join_tasks or executors_of(self._spark)
 
-    def _service_host(self) -> str:
-        """Loopback, unless Spark's executors run elsewhere and must reach the driver."""
-        if str(self._spark.sparkContext.master).startswith("local"):
-            return "127.0.0.1"
-        return self._spark.conf.get("spark.driver.host", None) or "127.0.0.1"
-
     # life of a ring
 
     def resume(self) -> None:
@@ -117,24 +122,27 @@ class RingManager:
                 self._registry.set_ring_state(row.id, "running")
                 row = replace(row, state="running", error=None)
             if row.state == "running":
-                self.open(row)
+                try:
+                    self.open(row)
+                except PenstockError as error:  # of a node that cannot be had any more
+                    self._registry.set_ring_state(row.id, "failed", error.message)
         self._supervisor.start()
         self.start_pending()
 
-    def allocate(self, composition: Composition, outputs: Schema, replay: bool) -> RingRow:
-        """A running ring of the same composition, or a new one; `replay` always gets its own."""
+    def allocate(self, composition: Composition, outputs: Schema, own: int = 0) -> RingRow:
+        """A running ring of the same composition, or a new one; REPLAY and ALONE get their own."""
         text = dumps(composition)
-        if not replay and (ring := self.find(composition)) is not None:
+        if not own and (ring := self.find(composition)) is not None:
             return ring
         id_ = f"{kind_of(composition)}-{secrets.token_hex(3)}"
-        ring = RingRow(id_, composition.stream, text, dumps(outputs), "running", None, int(replay))
+        ring = RingRow(id_, composition.stream, text, dumps(outputs), "running", None, own)
         with self._registry.change():
             self._registry.add_ring(ring)
             for name, part in _parts(id_, composition):
                 if part is not composition:
-                    row = RingRow(name, part.stream, dumps(part), "", INPUT, None, int(replay))
+                    row = RingRow(name, part.stream, dumps(part), "", INPUT, None, own)
                     self._registry.add_ring(row)
-                if not (replay or self._reads_itself(part.stream)):
+                if not (own == REPLAY or self._reads_itself(part.stream)):
                     self._registry.inherit_position(name, part.stream, part.event_time)
         return ring
 
@@ -162,20 +170,31 @@ class RingManager:
         """Make a ring ready to start; one whose DataFrame is not here yet has to wait."""
         composition = composition_from(row.composition)
         found = [self._find_stream(name) for name in composition.streams]
-        streams = [readable(stream, self._workspace) for stream in found if stream is not None]
+        streams = [
+            self._exchange.readable(readable(stream, self._workspace))
+            for stream in found
+            if stream is not None
+        ]
         if row.id in self._rings or len(streams) < len(found):
             return
         if any(s.source == "dataframe" and s.name.lower() not in self._frames for s in streams):
             return
         address = asdict(self._server.address)
+        feeds = self._pipelines.fed_by(row)
         inputs = tuple(
-            Input(part, stream, StageConfig(name, dumps(part), dumps(stream), **address))
+            Input(
+                part,
+                stream,
+                StageConfig(name, dumps(part), dumps(stream), **address, watches=feeds is not None),
+            )
             for (name, part), stream in zip(_parts(row.id, composition), streams, strict=True)
         )
-        states = [self._epochs_of(given) for given in inputs]
+        states = [self._epochs_of(given, row, feeds) for given in inputs]
         for state in states:
+            state.feeds = feeds is not None
             if composition.join is not None:
-                state.siblings, state.eager = states, composition.kind == "select"
+                state.siblings = states
+                state.eager = composition.kind == "select" and not state.feeds
             self._epochs.open(state)
         config = inputs[0].config
         if composition.join is not None:
@@ -197,14 +216,19 @@ class RingManager:
         for query in self._registry.queries(row.id):
             dispatcher.attach(query.slot, self._sink_of(query), columns_from(query.columns))
         checkpoint = str(self._workspace.checkpoint(row.id))
-        self._rings[row.id] = Ring(row.id, composition, inputs, config, dispatcher, checkpoint)
+        ring = Ring(row.id, composition, inputs, config, dispatcher, checkpoint, feeds)
+        self._rings[row.id] = ring
 
-    def _epochs_of(self, given: Input) -> RingEpochs:
+    def _epochs_of(self, given: Input, row: RingRow, feeds: Stream | None) -> RingEpochs:
         stream, composition = given.stream, given.composition
+        if stream.source == "derived":
+            planner: Planner | None = self._pipelines.planner(given, row, feeds)
+        else:
+            planner = planner_of(stream, self._clock_us)
         return RingEpochs(
             given.config.ring,
             composition,
-            planner_of(stream, self._clock_us),
+            planner,
             Disorder(rules_of(stream, composition)),
             stream.trust_us,
             self._holds(stream, composition.drop_ratio),
@@ -239,7 +263,8 @@ class RingManager:
             if self._waiting or (self._bounded and not force) or self._stopped.is_set():
                 return
             before: Ring | None = None
-            while pending := [r for r in self._snapshot() if self._is_pending(r)]:
+            while pending := self._pending():
+                self._register_consumers(pending)
                 for ring in pending:
                     if before is not None:
                         before.await_start()
@@ -251,8 +276,25 @@ class RingManager:
         finally:
             self._starting.release()
 
+    def _pending(self) -> list[Ring]:
+        rings = self._snapshot()
+        if not any(map(self._is_pending, rings)):
+            return []
+        return [ring for ring in self._pipelines.wanted(rings) if self._is_pending(ring)]
+
     def _is_pending(self, ring: Ring) -> bool:
         return not ring.started or (self._generations.is_due(ring) and not is_delivering())
+
+    def _register_consumers(self, rings: list[Ring]) -> None:
+        """Before any of them starts: what one makes must be kept for the others."""
+        for ring in rings:
+            planners = [self._epochs.planner(part) for part in ring.parts]
+            try:
+                for planner in planners:
+                    if isinstance(planner, QueuePlanner):
+                        self._pipelines.prepare(ring, planner, self._restore_queues)
+            except PenstockError as error:
+                self._fail(ring, f"{type(error).__name__}: {error.message}")
 
     def _snapshot(self) -> list[Ring]:
         with self.guard:
@@ -299,7 +341,8 @@ class RingManager:
     def _recover(self, ring: Ring) -> bool:
         """Start a ring again that failed in passing; False if it has to be given up."""
         with self._starting:
-            if not self.is_open(ring.id) or not ring.failed_in_passing():
+            passing = ring.failed_in_passing() or ring.lost_a_queue()
+            if not self.is_open(ring.id) or not passing:
                 return self.is_open(ring.id) and ring.failure() is None
             tried, batches = self._restarts.get(ring.id, (0, -1))
             if ring.dispatcher.batches > batches:  # it worked since the last time
@@ -309,10 +352,20 @@ class RingManager:
             self._restarts[ring.id] = (tried + 1, ring.dispatcher.batches)
             self._stopped.wait(0.5 * 2**tried)
             try:
+                if ring.lost_a_queue():
+                    self._restore_queues(ring)
                 self._start(ring)
             except Exception:  # the caller tells why the ring had failed
                 return False
             return True
+
+    def _restore_queues(self, ring: Ring) -> None:
+        """Have the queues that a ring reads and feeds made again where they are lost."""
+        rings, streams = {r.id: r for r in self._snapshot()}, self._pipelines.streams_of(ring)
+        for maker in self._restorer.restore(streams, rings):
+            self._forget_reports(maker)
+            if maker.started and maker is not ring:
+                self._start(maker)
 
     def retire(self, ring: str, if_idle: bool = False) -> None:
         """Stop a ring for good; its results stay, its checkpoint goes."""
@@ -323,6 +376,9 @@ class RingManager:
             running = self._take(ring)
         if running is not None:
             running.close()
+        row = next(row for row in self._registry.rings() if row.id == ring)
+        for name, part in _parts(ring, composition_from(row.composition)):
+            self._pipelines.unregister(part.stream, name)
         self._workspace.forget_checkpoint(ring)
 
     def _fail(self, ring: Ring, error: str) -> None:
@@ -393,6 +449,9 @@ class RingManager:
                 self._rings[ring].dispatcher.detach(slot)
                 if not self._registry.count_queries(ring):
                     self._idle_since[ring] = time.monotonic()
+                return
+        if self._registry.has_failed(ring):  # it will not be started for nobody
+            self.retire(ring, if_idle=True)
 
     def hand_over(self, stream: str, frame: DataFrame) -> None:
         """Take a user's DataFrame; rings that waited for it can start."""
@@ -458,6 +517,17 @@ class RingManager:
 
     # what happens in micro-batches
 
+    def punctuation_after(self, ring: str, batch: int) -> int | None:
+        """Up to where the inputs of all results that are still to come are punctuated."""
+        if (running := self._rings.get(ring)) is None:
+            return None
+        if running.composition.kind == "window":
+            told_us = told_punctuation(self._workspace.checkpoint(ring), batch - 1)
+            return None if told_us is None else self._epochs.closed_us(running.parts[0], told_us)
+        if running.composition.join is not None and not self._joins.nothing_waits(ring):
+            return None
+        return self._epochs.told_us(running.parts[0])
+
     def _finish_batch(self, ring: str, batch: int, rows: dict[int, int]) -> None:
         self._registry.count_results(batch, rows)
         if (running := self._rings.get(ring)) is not None:
@@ -479,30 +549,22 @@ class RingManager:
         """Wait until every ring has processed all that its source holds now."""
         self.start_pending(force=True)
         deadline = time.monotonic() + timeout
-        for companions in (False, True):
-            self._await(self._rings_of(companions), deadline)
+        for rings in self._pipelines.waves(self._snapshot()):
+            self._await(rings, deadline)
         self._raise_failures()
 
     def finish(self, timeout: float) -> None:
-        """Read all that the sources hold, then close every window; companions come last."""
+        """Read all that the sources hold, then close every window; who reads what others fill
+        comes after them."""
         self.start_pending(force=True)
         deadline = time.monotonic() + timeout
-        for companions in (False, True):
-            rings = self._rings_of(companions)
+        for rings in self._pipelines.waves(self._snapshot()):
             parts = [part for ring in rings for part in ring.parts]
             for flush in (False, True):
                 self._epochs.flush(parts, flush)
                 self._await(rings, deadline)
             self._epochs.flush(parts, False)
         self._raise_failures()
-
-    def _rings_of(self, companions: bool) -> list[Ring]:
-        """The rings of companions, or of the streams that fill them."""
-
-        def reads_companion(ring: Ring) -> bool:
-            return any("." in name for name in ring.composition.streams)
-
-        return [r for r in self._snapshot() if reads_companion(r) == companions]
 
     def _await(self, rings: list[Ring], deadline: float) -> None:
         for ring in rings:
@@ -532,7 +594,8 @@ class RingManager:
             if row.state == "retired":
                 continue
             ring = self._rings.get(row.id)
-            waiting = ring is None and row.state == "running"
+            unread = ring is not None and ring.feeds is not None and not ring.started
+            waiting = (ring is None or unread) and row.state == "running"
             found.append(
                 {
                     "ring": row.id,

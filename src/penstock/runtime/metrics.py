@@ -14,7 +14,7 @@ from penstock.control.disorder import Disorder
 from penstock.plan.catalog import Stream
 from penstock.plan.codec import composition_from
 from penstock.runtime.query import query_status
-from penstock.runtime.registry import QueryRow, Registry, RingRow
+from penstock.runtime.registry import ALONE, QueryRow, Registry, RingRow
 from penstock.runtime.streams import rules_of
 
 
@@ -91,7 +91,9 @@ def _stream(
 
 
 def _has_punctuation(ring: RingRow) -> bool:
-    return composition_from(ring.composition).kind != "select"
+    composition = composition_from(ring.composition)
+    feeds = ring.replay == ALONE and composition.join is None  # a derived stream
+    return feeds or composition.kind != "select"
 
 
 def _query(query: QueryRow, ring: RingRow, is_open: bool) -> dict[str, Any]:

@@ -23,6 +23,8 @@ from penstock.plan.catalog import RegionSet, Stream
 from penstock.plan.codec import canonical, dumps, region_set_from, stream_from
 
 FORMAT = 1
+REPLAY = 1  # a ring that reads the source from its beginning
+ALONE = 2  # one that feeds a derived stream
 INPUT = "input"  # state of a ring's row that is not a ring: an input of a join
 
 _TABLES = """
@@ -57,6 +59,9 @@ CREATE TABLE IF NOT EXISTS progress (
 CREATE TABLE IF NOT EXISTS bad_records (
   stream TEXT NOT NULL COLLATE NOCASE, piece TEXT NOT NULL, rows INTEGER NOT NULL,
   PRIMARY KEY (stream, piece)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS queues (
+  stream TEXT PRIMARY KEY COLLATE NOCASE, name TEXT NOT NULL, incarnation TEXT NOT NULL,
+  last_batch INTEGER, safe_batch INTEGER, safe_position INTEGER) WITHOUT ROWID;
 """
 
 
@@ -68,7 +73,7 @@ class RingRow:
     outputs: str
     state: str
     error: str | None
-    replay: int  # 1: reads the source from its beginning, shared with nobody
+    replay: int  # REPLAY or ALONE: shared with nobody; 0: shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,19 @@ class QueryRow:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueRow:
+    """The queue of a derived stream; last_batch: the last micro-batch of its ring that is in it;
+    safe_…: the last one that all consumers are done with, and the position at its end."""
+
+    stream: str
+    name: str
+    incarnation: str
+    last_batch: int | None = None
+    safe_batch: int | None = None
+    safe_position: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class EpochRow:
     ring: str
     number: int
@@ -103,6 +121,7 @@ class EpochRow:
 # columns in the order of the row classes
 _QUERY = ", ".join(f.name for f in fields(QueryRow))
 _EPOCH = ", ".join(f.name for f in fields(EpochRow))
+_QUEUE = ", ".join(f.name for f in fields(QueueRow))
 _RING = ", ".join(f.name for f in fields(RingRow))
 # rings of a stream ?1 and of its companions
 _OF_STREAM = "stream = ?1 OR substr(stream, 1, length(?1) + 1) = ?1 || '.' COLLATE NOCASE"
@@ -209,7 +228,22 @@ class Registry:
                     (name,),
                 )
             db.execute("DELETE FROM streams WHERE name = ?", (name,))
+            db.execute("DELETE FROM queues WHERE stream = ?", (name,))
             db.execute("DELETE FROM bad_records WHERE stream = ?", (name,))
+
+    def queues(self) -> list[QueueRow]:
+        return [QueueRow(*row) for row in self._rows(f"SELECT {_QUEUE} FROM queues")]
+
+    def queue(self, stream: str) -> QueueRow | None:
+        rows = self._rows(f"SELECT {_QUEUE} FROM queues WHERE stream = ?", stream)
+        return QueueRow(*rows[0]) if rows else None
+
+    def put_queue(self, queue: QueueRow) -> None:
+        with self.change() as db:
+            db.execute(
+                f"INSERT OR REPLACE INTO queues ({_QUEUE}) VALUES (?, ?, ?, ?, ?, ?)",
+                astuple(queue),
+            )
 
     def count_bad(self, stream: str, piece: str, rows: int) -> bool:
         """Note the bad records of one piece of input, once; False if they were known already."""
@@ -279,6 +313,18 @@ class Registry:
     def add_ring(self, ring: RingRow) -> None:
         with self.change() as db:
             db.execute(f"INSERT INTO rings ({_RING}) VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(ring))
+
+    def has_failed(self, ring: str) -> bool:
+        return bool(self._rows("SELECT 1 FROM rings WHERE id = ? AND state = 'failed'", ring))
+
+    def failed_readers(self, stream: str) -> list[str]:
+        """Rings that read a stream and have failed."""
+        owner = "substr(id, 1, instr(id || '#', '#') - 1)"
+        sql = (
+            "SELECT id FROM rings WHERE state = 'failed'"
+            f" AND id IN (SELECT {owner} FROM rings WHERE stream = ?) ORDER BY rowid"
+        )
+        return [r[0] for r in self._rows(sql, stream)]
 
     def set_ring_state(self, ring: str, state: str, error: str | None = None) -> None:
         with self.change() as db:
@@ -438,6 +484,11 @@ class Registry:
         sql = f"SELECT {_EPOCH} FROM epochs WHERE ring = ? ORDER BY number DESC LIMIT 1"
         rows = self._rows(sql, ring)
         return EpochRow(*rows[0]) if rows else None
+
+    def has_begun(self, ring: str) -> bool:
+        """Whether a ring has had an epoch of its own, not only an inherited position."""
+        last = self.last_epoch(ring)
+        return last is not None and last.version > 0
 
     def add_epoch(self, epoch: EpochRow, consumed: list[str]) -> None:
         """Log an epoch and what it takes from the source in one transaction; old ones go."""

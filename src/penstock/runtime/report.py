@@ -13,6 +13,7 @@ from penstock.kernels.delays import DelayFacts, merge_facts, plain
 from penstock.runtime.config import StageConfig
 from penstock.runtime.packing import to_ipc
 from penstock.runtime.service import ask
+from penstock.runtime.sources.beside import Beside
 
 ROWS_PER_CALL = 10_000  # a bad record has at most 10,000 characters: 100 MB at the worst
 
@@ -28,12 +29,13 @@ class TaskReport:
     lost: dict[int, int] = field(default_factory=dict)
     unplaced: int = 0  # tuples with a point that is no place, where a query asks for it
     late_rows: list[pa.RecordBatch] = field(default_factory=list)
-    bad: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    beside: Beside = field(default_factory=Beside)
 
     def send(self, config: StageConfig, number: int, part: int) -> None:
         """Tell the engine: first the rows, in pieces that the service takes, then the figures."""
         rows = [("late", "", batch) for batch in self.late_rows]
-        rows += [("bad", piece, batch) for piece, found in self.bad.items() for batch in found]
+        bad = self.beside.bad.items()
+        rows += [("bad", piece, batch) for piece, found in bad for batch in found]
         whole = {"ring": config.ring, "number": number, "part": part}
         position = 0
         for kind, piece, batch in rows:
@@ -47,6 +49,7 @@ class TaskReport:
             "sources": {k: plain(f) for k, f in self.sources.items()},
             "order": plain_order(self.order),
         }
+        whole["punctuation_us"] = self.beside.punctuation_us
         counts = {"late": self.late, "lost": self.lost, "unplaced": self.unplaced}
         ask(config.address, "report", {**whole, **seen, **counts, "pieces": position})
 

@@ -25,8 +25,9 @@ _START_S = 15.0
 # what a loaded machine or a dying worker does; the checkpoint makes trying again safe
 _TRANSIENT = re.compile(
     r"failed to connect back|worker exited unexpectedly|Connection reset|Broken pipe"
-    r"|does not answer"
+    r"|does not answer|is not there yet"
 )
+_LOST = re.compile(r"is not on this node any more")
 
 
 class Ring:
@@ -40,11 +41,13 @@ class Ring:
         config: StageConfig,
         dispatcher: Dispatcher,
         checkpoint: str,
+        feeds: Stream | None = None,
     ) -> None:
         self.id = id_
         self.composition = composition
         self.inputs = inputs
         self.dispatcher = dispatcher
+        self.feeds = feeds  # a derived stream
         self._config = config
         self._checkpoint = checkpoint
         self._query: StreamingQuery | None = None
@@ -108,6 +111,7 @@ class Ring:
                 .start()
             )
             self._stopping = False
+            self.dispatcher.stopping.clear()
             self._counted = -1
             self.generation = generation
 
@@ -231,6 +235,17 @@ class Ring:
             raise EngineError(f"ring {self.id} is still busy", "give await_idle a longer timeout")
         return problem[0] if problem else None
 
+    def lost_a_queue(self) -> bool:
+        """Whether it failed because a queue is not on its node any more."""
+        if self._query is None or self._query.isActive:
+            return False
+        return _LOST.search(str(self._query.exception())) is not None
+
+    def pause(self) -> None:
+        """Stop, to be started again."""
+        with self._changing:
+            self._stop()
+
     def close(self) -> None:
         """Stop for good."""
         with self._changing:
@@ -239,6 +254,7 @@ class Ring:
 
     def _stop(self) -> None:
         self._stopping = True
+        self.dispatcher.stopping.set()
         if self._query is not None:
             self._query.stop()
 

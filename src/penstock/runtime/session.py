@@ -95,6 +95,13 @@ def _require_java() -> None:
         )
 
 
+def driver_host(spark: SparkSession) -> str:
+    """Where workers reach the engine: loopback, unless Spark's executors run elsewhere."""
+    if str(spark.sparkContext.master).startswith("local"):
+        return "127.0.0.1"
+    return spark.conf.get("spark.driver.host", None) or "127.0.0.1"
+
+
 def executors_of(spark: SparkSession) -> int:
     """How many processes run tasks now; in local mode it is the driver."""
     context: Any = spark.sparkContext

@@ -24,8 +24,10 @@ class Settings:
     heap; both are in the checkpoint). native_queries: up to so many selections of tuples that Spark
     reads or computes are evaluated in Spark's own code (0: never). join_memory: bytes of a
     worker for the tables of joins, for rings that start from then on; what is more waits in the
-    state until the inputs pause. join_tasks: of a join's operator (None: one per executor). cores,
-    memory: of a Spark that the engine starts itself.
+    state until the inputs pause. join_tasks: of a join's operator (None: one per executor).
+    exchange_node: the node that holds derived streams made from then on, as grpc://host:port
+    (empty: one in the engine); exchange_token_file: the token of nodes. cores, memory: of a Spark
+    that the engine starts itself.
     """
 
     trigger_ms: int = 200
@@ -37,6 +39,8 @@ class Settings:
     native_queries: int = 12
     join_memory: int = 1024**3
     join_tasks: int | None = None
+    exchange_node: str = ""
+    exchange_token_file: str = ""
     cores: int | None = None
     memory: str = "4g"
 
@@ -67,7 +71,7 @@ def _value(key: str, value: OptionValue) -> OptionValue:
     if name in _USER_NAMES.values() and isinstance(value, str) and not value.isdigit():
         value_us = parse_duration_us(value, key)
         value = value_us / 1_000_000 if name in _SECONDS else max(1, value_us // 1000)
-    if name == "memory":
+    if name in ("memory", "exchange_node", "exchange_token_file"):
         return str(value)
     if name in ("join_memory", "results_bytes"):
         return bytes_option({key: value}, key, 0)

@@ -75,6 +75,7 @@ class Stage:
     version: int = 0
     slots: list[SlotSpec] = field(default_factory=list)  # with windows, without terms
     usage_told: int = -1  # version whose use of attributes the engine knows
+    watches: bool = False  # of a selection: whether its disorder matters to others
 
     @classmethod
     def of(cls, composition: Composition, stream: Stream, placing: Placing | None = None) -> Self:
@@ -111,6 +112,8 @@ class Stage:
             needed |= {c for c in roles if c}
         elif self.stream.event_time is not None:
             needed.add(self.stream.event_time)
+            if self.watches and self.stream.arrival_time is not None:
+                needed.add(self.stream.arrival_time)
         return needed
 
     def run(
@@ -143,8 +146,15 @@ class Stage:
             self._keep_late(pa.Table.from_batches(late), report, reread)
 
     def watch(self, batch: pa.RecordBatch, epoch: dict[str, Any], report: TaskReport) -> None:
-        """Note how far tuples have come, and how far out of order they are."""
-        if self.composition.kind == "select":
+        """Note how far tuples have come, and how far out of order they are.
+
+        Of a selection only if others go by that.
+        """
+        event_time = self.stream.event_time
+        if self.composition.kind == "select" and self.watches and event_time is not None:
+            ts_us, mask = micros(batch, event_time), valid(batch, event_time)
+            self._watch(batch, ts_us, mask, epoch["punctuation_us"], None, epoch, report)
+        elif self.composition.kind == "select":
             seen = progress_of(batch, self.stream, epoch, report)
             report.facts = merge_facts(report.facts, seen)
         else:

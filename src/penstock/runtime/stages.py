@@ -26,7 +26,9 @@ def _new_stage(config: StageConfig) -> Stage:
     _, number = owner_of(config.ring)
     if number is None:
         own = Stage if composition.following is None else FollowingStage
-        return own.of(composition, stream, placing_of(config, composition))
+        alone = own.of(composition, stream, placing_of(config, composition))
+        alone.watches = config.watches
+        return alone
     kind = PackedStage if composition.keys else ChainStage
     stage = kind.of(composition, stream)
     stage.number = number

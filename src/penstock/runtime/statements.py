@@ -30,6 +30,8 @@ from penstock.plan.catalog import Catalog, RegionSet, Stream, did_you_mean
 from penstock.plan.codec import composition_from
 from penstock.plan.specs import Composition
 from penstock.runtime.analyze import analyze
+from penstock.runtime.derived.definition import define_derived, made_by, maker_of
+from penstock.runtime.derived.show import show_exchange
 from penstock.runtime.query import Query
 from penstock.runtime.region_tables import load_regions
 from penstock.runtime.show import (
@@ -53,6 +55,7 @@ _TABLES = {
     "regions": show_regions,
     "queries": show_queries,
     "rings": show_rings,
+    "exchange": show_exchange,
 }
 
 
@@ -123,6 +126,10 @@ def _read_by(composition: Composition) -> tuple[str, ...]:
     return streams if join is None else (*streams, join.regions.lower())
 
 
+def _folded(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.lower() for name in names)
+
+
 def _check(script: _Script, statement: Statement) -> Action:
     engine, draft = script.engine, script.draft
     match statement:
@@ -141,9 +148,14 @@ def _check(script: _Script, statement: Statement) -> Action:
             sink = _sink(statement.sink, SinkSpec("terminal"))
             return _start_query(script, statement.select, statement, None, sink, "latest")
         case Drop(what="query", name=name):
-            if draft.queries.pop(name.lower(), None) is None:
+            if name.lower() not in draft.queries:
                 hint = did_you_mean(name, draft.queries, "queries")
                 raise QueryError(f"query {name} not found", hint, statement.span)
+            if (made := made_by(name)) is not None:
+                raise QueryError(
+                    f"{name} makes stream {made}", f"DROP STREAM {made}", statement.span
+                )
+            del draft.queries[name.lower()]
             return _then(lambda: engine.drop_query(name), f"query {name} dropped")
         case Drop():
             return _drop(script, statement)
@@ -200,22 +212,15 @@ def start_of(options: tuple[Option, ...]) -> str | None:
 
 def _create_stream(script: _Script, statement: CreateStream) -> Action:
     engine, draft = script.engine, script.draft
-    if statement.query is not None:
-        raise QueryError(
-            "streams derived from streams are not supported yet",
-            "query the source stream directly for now",
-            statement.span,
-        )
     draft.catalog.refuse_taken(statement.name, statement.span)
+    if statement.query is not None:
+        return _derive_stream(script, statement, statement.query)
     schema = Schema(tuple(Field(c.name, c.type) for c in statement.columns))
     options = {o.key: o.value for o in statement.options}
     try:
         stream = define_stream(statement.name, schema, options, engine.clock_us())
     except PenstockError as error:
-        words = error.message.replace(":", " ").split()
-        named = next((o for o in statement.options if o.key in words), None)
-        span = statement.span if named is None else named.span
-        raise QueryError(error.message, error.hint, span) from None
+        raise _at_option(error, statement) from None
     draft.streams[stream.name.lower()] = stream
     return _then(lambda: engine.create_stream(stream), f"stream {stream.name} created")
 
@@ -228,6 +233,35 @@ def _create_regions(script: _Script, statement: CreateRegions) -> Action:
     draft.regions[regions.name.lower()] = regions
     message = f"regions {regions.name} created: {regions.count}"
     return _then(lambda: engine.create_regions(regions, body), message)
+
+
+def _at_option(error: PenstockError, statement: CreateStream) -> QueryError:
+    """The error at the option that it is about."""
+    words = error.message.replace(":", " ").split()
+    named = next((o for o in statement.options if o.key in words), None)
+    return QueryError(error.message, error.hint, statement.span if named is None else named.span)
+
+
+def _derive_stream(script: _Script, statement: CreateStream, select: Select) -> Action:
+    engine, draft = script.engine, script.draft
+    plan = engine.plan(select, draft.catalog).of_stream()
+    options = {o.key: o.value for o in statement.options}
+    start = start_of(tuple(o for o in statement.options if o.key in _QUERY_OPTIONS)) or "latest"
+    try:
+        stream = define_derived(statement.name, plan.bound, plan.outputs, options, engine.settings)
+    except PenstockError as error:
+        raise _at_option(error, statement) from None
+    text = script.text[statement.span.start : statement.span.end]
+    draft.streams[stream.name.lower()] = stream
+    draft.queries[maker_of(stream.name.lower())] = _read_by(plan.composed.composition)
+
+    def act() -> Answer:
+        query = engine.derive_stream(stream, plan, text, start)
+        times = f"event time {stream.event_time}" if stream.event_time else "no event time"
+        notes = "".join(f"; note: {note}" for note in query.notes)
+        return Answer(f"stream {stream.name} created, {times}{notes}")
+
+    return act
 
 
 def _start_query(
@@ -259,13 +293,11 @@ def _drop(script: _Script, statement: Drop) -> Action:
         name = draft.catalog.require(statement.name, statement.span).name
     else:
         name = draft.catalog.require_regions(statement.name, statement.span).name
-    readers = [query for query, read in draft.queries.items() if name.lower() in read]
+    readers = _readers(draft, name)
     if readers and not cascade:
         raise QueryError(*in_use(what, name, readers), statement.span)
-    for reader in readers:
-        del draft.queries[reader]
     drop = engine.drop_stream if what == "stream" else engine.drop_regions
-    del (draft.streams if what == "stream" else draft.regions)[name.lower()]
+    _forget(draft, name)
     return _then(lambda: drop(name, cascade), f"{what} {name} dropped")
 
 
@@ -279,11 +311,31 @@ def in_use(what: str, name: str, readers: Sequence[str]) -> tuple[str, str]:
     )
 
 
+def _readers(draft: _Draft, stream: str) -> list[str]:
+    """Queries on a stream or its companions, or on regions."""
+    return [query for query, read in draft.queries.items() if stream.lower() in read]
+
+
+def _forget(draft: _Draft, stream: str) -> None:
+    """Take out a stream, or regions, and all that hangs on it."""
+    known = draft.streams if stream.lower() in draft.streams else draft.regions
+    if known.pop(stream.lower(), None) is None:
+        return
+    draft.queries.pop(maker_of(stream.lower()), None)
+    for reader in _readers(draft, stream):
+        draft.queries.pop(reader, None)
+        if (made := made_by(reader)) is not None:
+            _forget(draft, made)
+
+
 def _explain(script: _Script, statement: Explain) -> Action:
     engine = script.engine
     if statement.select is None:
         name = str(statement.name)
-        if name.lower() not in script.draft.queries:
+        queries = script.draft.queries
+        if name.lower() not in queries and maker_of(name.lower()) in queries:
+            name = maker_of(name)
+        if name.lower() not in queries:
             hint = did_you_mean(name, script.draft.queries, "queries")
             raise QueryError(f"query {name} not found", hint, statement.span)
         if statement.analyze:
@@ -316,6 +368,14 @@ def _set(script: _Script, statement: SetOption) -> Action:
     new = with_disorder(stream, **{option.key: option.value})
     draft.streams[new.name.lower()] = new
     return _then(lambda: engine.change_stream(new), f"{new.name}.{option.key} = {option.value}")
+
+
+def stored_select(text: str) -> Select:
+    """The SELECT of a query or of a derived stream."""
+    statements = parse(text)
+    if len(statements) == 1 and isinstance(statements[0], CreateStream) and statements[0].query:
+        return statements[0].query
+    return one_select(text).select
 
 
 def one_select(text: str) -> CreateQuery | BareSelect:

@@ -148,7 +148,7 @@ def is_endless(stream: Stream) -> bool:
 
 def rules_of(stream: Stream, composition: Composition) -> Rules:
     """How the disorder of a ring's stream is judged."""
-    estimator = chosen_estimator(stream.estimator, composition.drop_ratio)
+    estimator = chosen_estimator(stream.estimator, composition.drop_ratio, stream.punctuated)
     return Rules(
         estimator,
         composition.drop_ratio,

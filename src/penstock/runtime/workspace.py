@@ -5,6 +5,7 @@ catalog.sqlite  streams, queries, rings, epochs, counters
 rings/<ring>/   Spark's checkpoint
 results/<ring>/ results of queries without a sink of their own
 streams/<name>/ late tuples and bad records
+exchange/       queues of derived streams, and what they hand over
 """
 
 from __future__ import annotations
@@ -65,6 +66,10 @@ class Workspace:
     def companion(self, stream: str, kind: str) -> Path:
         """Where the tuples of `<stream>.late` or `<stream>.bad` are kept."""
         return self.path / "streams" / stream.lower() / kind
+
+    @property
+    def exchange(self) -> Path:
+        return self.path / "exchange"
 
     def forget_companions(self, stream: str) -> None:
         """Remove what a dropped stream kept of late tuples and bad records."""

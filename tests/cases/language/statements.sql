@@ -23,9 +23,9 @@ CREATE STREAM Hot AS SELECT id, temp FROM Sensors WHERE temp > 30;
 CREATE QUERY q WITH (`from` = 'earliest') AS SELECT a FROM s INTO (sink = 'parquet', path = 'out/;')
 
 -- ok: many statements, comments between and inside
--- is: DROP query a; DROP stream b CASCADE; SHOW streams; SHOW queries; SHOW rings; DESCRIBE s; DESCRIBE s.late
+-- is: DROP query a; DROP stream b CASCADE; SHOW streams; SHOW queries; SHOW rings; SHOW exchange; DESCRIBE s; DESCRIBE s.late
 DROP QUERY a; /* one; /* nested; */ */ drop stream b cascade;; -- rest; of line
-SHOW STREAMS; show queries; SHOW /* in */ RINGS; DESCRIBE s; desc s.late;
+SHOW STREAMS; show queries; SHOW /* in */ RINGS; SHOW EXCHANGE; DESCRIBE s; desc s.late;
 
 -- ok: regions
 -- is: CREATE REGIONS Zones FROM 'zones.csv' WITH ('geometry' = 'wkt', 'planar' = TRUE); SHOW regions; DROP regions Zones CASCADE

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from penstock.bench.backup.nodes import LONG_S
 from penstock.exchange.client import NodeClient
 from penstock.exchange.segments import write_whole
 from penstock.exchange.wire import NodeAddress, QueueRef
@@ -37,7 +38,7 @@ def consume(client: NodeClient, queue: QueueRef, name: str, out: Path, pause_s: 
 if __name__ == "__main__":
     uri, token, queue_name, incarnation, consumer, directory, *pause = sys.argv[1:]
     consume(
-        NodeClient(NodeAddress(uri, token)),
+        NodeClient(NodeAddress(uri, token), patience_s=LONG_S),
         QueueRef(queue_name, incarnation),
         consumer,
         Path(directory),

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.bench.backup.nodes import NodeProcess, patiently_until, with_backup
+from penstock.bench.backup.nodes import LONG_S, NodeProcess, patiently_until, with_backup
 from penstock.bench.backup.traffic import RING, SCHEMA, tuples
 from penstock.bench.report import Value
 from penstock.exchange.client import NodeClient
@@ -94,7 +94,7 @@ class Upstream:
 def kill_rows(kills: int, seed: int, directory: Path) -> list[Row]:
     rng = random.Random(seed)
     node, backup = with_backup(directory)
-    with node.client() as client:
+    with node.client(patience_s=LONG_S) as client:
         queue = client.create("q", SCHEMA, capacity=_CAPACITY)
         names = {"fast": 0.0, "steady": 0.0, "slow": _SLOW_S}
         for name in names:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from penstock.bench.backup.nodes import with_backup
 from penstock.bench.backup.traffic import RING, SCHEMA, Consumer, send, tuples
 from penstock.bench.report import Value
 from penstock.exchange.client import NodeClient
+from penstock.exchange.wire import QueueRef
 
 Row = dict[str, Value]
 MODES: dict[str, dict[str, Any]] = {
@@ -27,6 +29,10 @@ _PAPER_BYTES, _PAPER_S = 5_000_000, 200.0
 _LEAST_BYTES = 250_000
 _SLOW_PER_S = 8_000.0
 _FAST = 2
+_CONSUMERS = ("a", "b")
+_ROWS = 10_000
+_TURN_BATCHES = 5
+_WARM_UP = 20  # pairs
 
 
 def loss_rows(rates: Sequence[int], seconds: float, directory: Path) -> list[Row]:
@@ -68,39 +74,67 @@ def _loss(client: NodeClient, rate: int, mode: str, seconds: float) -> Row:
     }
 
 
-def overhead_rows(batches: int, turns: int, directory: Path) -> list[Row]:
-    """Processor time of the node for the same work; plain and adaptive in turns."""
+def overhead_rows(pairs: int, directory: Path) -> list[Row]:
+    """Processor time of the node for the same work on a plain and on an adaptive queue.
+
+    The two take turns of a few micro-batches, first one, then the other one first: whatever else
+    the machine does happens to both. more: the median of how much more a turn takes than its pair.
+    """
     node, backup = with_backup(directory)
     used: dict[str, list[float]] = {"plain": [], "adaptive": []}
     try:
         with node.client() as client:
-            for turn in range(turns + 1):
-                for mode, taken in used.items():
-                    before = node.cpu_s()
-                    _fast_work(client, f"{mode}{turn}", MODES[mode], batches)
-                    taken.append(node.cpu_s() - before)
+            works = {mode: _FastWork.start(client, mode) for mode in used}
+            for pair in range(pairs + _WARM_UP):
+                for mode in sorted(works, reverse=pair % 2 == 0):
+                    used[mode].append(works[mode].turn())
     finally:
         node.stop()
         backup.stop()
-    rows: list[Row] = []
-    for mode, taken in used.items():
-        cpu_s = statistics.median(taken[1:])  # the first turn warms up
-        rows.append(
-            {"experiment": "4 nothing slow", "mode": mode, "batches": batches, "node_cpu_s": cpu_s}
-        )
-    return rows
+    warm = {mode: taken[_WARM_UP:] for mode, taken in used.items()}
+    return [
+        {
+            "experiment": "4 nothing slow",
+            "mode": mode,
+            "turns": pairs,
+            "node_cpu_ms": 1000 * statistics.median(taken),
+            "more": statistics.median(
+                mine / plain - 1 for mine, plain in zip(taken, warm["plain"], strict=True)
+            ),
+        }
+        for mode, taken in warm.items()
+    ]
 
 
-def _fast_work(client: NodeClient, name: str, options: dict[str, Any], batches: int) -> None:
-    queue = client.create(name, SCHEMA, **options)
-    for consumer in ("a", "b"):
-        client.register(queue, consumer)
-    for batch in range(batches):
-        client.put(queue, RING, batch, 0, SCHEMA, [tuples(batch * 10_000, 10_000)])
+@dataclass(slots=True)
+class _FastWork:
+    """Micro-batches through a queue, with two consumers that are never behind."""
+
+    client: NodeClient
+    queue: QueueRef
+    batch: int = 0
+
+    @classmethod
+    def start(cls, client: NodeClient, mode: str) -> _FastWork:
+        queue = client.create(mode, SCHEMA, **MODES[mode])
+        for consumer in _CONSUMERS:
+            client.register(queue, consumer)
+        return cls(client, queue)
+
+    def turn(self) -> float:
+        """Some micro-batches; the node's processor time."""
+        before = self.client.stats()["process_cpu_s"]
+        for _ in range(_TURN_BATCHES):
+            self._pass_on()
+        return float(self.client.stats()["process_cpu_s"]) - before
+
+    def _pass_on(self) -> None:
+        client, queue, batch = self.client, self.queue, self.batch
+        client.put(queue, RING, batch, 0, SCHEMA, [tuples(batch * _ROWS, _ROWS)])
         end = client.commit(queue, RING, batch, 1).end or 0
-        for consumer in ("a", "b"):
+        for consumer in _CONSUMERS:
             for _ in client.fetch(queue, batch, end):
                 pass
             client.acknowledge(queue, consumer, end, 0)
             client.acknowledge(queue, consumer, end, 1)
-    client.drop(queue)
+        self.batch += 1

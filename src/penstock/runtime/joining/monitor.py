@@ -92,8 +92,17 @@ class JoinMonitor:
             if ring in self._resumed:
                 if self._resumed[ring] is None:
                     self._resumed[ring] = last + 1
-                waits |= last < (self._resumed[ring] or 0)
+                if last < (self._resumed[ring] or 0):
+                    waits = True
+                else:
+                    del self._resumed[ring]
             return last + waits
+
+    def nothing_waits(self, ring: str) -> bool:
+        """Whether all that a ring has read so far is joined, as far as is known."""
+        with self._guard:
+            waiting = any(f.waiting for f in self._buckets.get(ring, {}).values())
+            return not waiting and ring not in self._resumed
 
     def figures(self, ring: str) -> JoinFigures | None:
         """What is known of a ring; None before its first micro-batch."""

@@ -24,6 +24,7 @@ _OPTIONS = {
     **dict.fromkeys(FILE_FORMATS, ("path", "layout")),
 }
 DEFAULT_LIMIT = 100_000
+STREAM = "stream"  # kind of the sink of a derived stream's query; `path` is the stream's name
 
 Callback = Callable[[pa.Table], Any]
 

@@ -11,10 +11,11 @@ import pyarrow as pa
 from penstock.plan.catalog import Stream
 from penstock.plan.codec import stream_from
 from penstock.runtime.config import StageConfig
+from penstock.runtime.derived.source import read_queue
+from penstock.runtime.sources.beside import Beside
 from penstock.runtime.sources.files import FileOptions, FilePiece, read_pieces
 from penstock.runtime.sources.generator import GeneratorOptions, batches_in_ticks
 
-BadRecords = dict[str, list[pa.RecordBatch]]
 BATCH_ROWS = 131_072
 
 _stream = lru_cache(maxsize=64)(stream_from)
@@ -26,9 +27,9 @@ def file_options(stream: Stream) -> FileOptions:
 
 
 def open_pieces(
-    config: StageConfig, pieces: list[Any], names: list[str] | None, bad: BadRecords
+    config: StageConfig, pieces: list[Any], names: list[str] | None, beside: Beside
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of the named columns (None: all); records that cannot be read are put into `bad`."""
+    """Batches of the named columns (None: all); what else there is goes into `beside`."""
     stream = _stream(config.stream)
     wanted = list(stream.schema.names) if names is None else names
     if stream.source == "generator":
@@ -40,6 +41,9 @@ def open_pieces(
                 generator, stream.schema, *times, *ticks, wanted, BATCH_ROWS
             )
         return
+    if stream.source == "derived":
+        yield from read_queue(stream, pieces, wanted, beside)
+        return
     options = file_options(stream)
     # a record is bad or not whatever a query reads of it, so text is always parsed whole
     read = wanted if options.format in ("parquet", "arrow") else None
@@ -47,6 +51,6 @@ def open_pieces(
         part = FilePiece.from_json(piece)
         for chunk in read_pieces([part], options, stream.schema, read, BATCH_ROWS):
             if chunk.bad is not None and chunk.bad.num_rows:
-                bad.setdefault(f"{part.path}#{part.first}", []).append(chunk.bad)
+                beside.bad.setdefault(f"{part.path}#{part.first}", []).append(chunk.bad)
             if chunk.batch.num_rows:
                 yield chunk.batch.select(wanted)

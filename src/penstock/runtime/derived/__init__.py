@@ -1,0 +1,1 @@
+"""Derived streams: results of a ring that go through the exchange into other rings."""
