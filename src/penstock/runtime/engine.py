@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -278,14 +278,18 @@ class Engine:
             readers = self.registry.readers_of(stream.name)
             if readers and not cascade:
                 raise EngineError(*in_use("stream", stream.name, readers))
-            for reader in readers:
-                if made_by(reader) is None:
-                    self.drop_query(reader)
-        for made in filter(None, map(made_by, readers)):
-            if self.catalog.get(made) is not None:  # it may have gone with another one
-                self.drop_stream(made, cascade=True)
+        self._drop_readers(readers)
         self._manager.forget(stream.name)  # outside the guard: a sink's function may want it
         self._forget_stream(stream, cascade)
+
+    def _drop_readers(self, readers: Sequence[str]) -> None:
+        """Drop queries, and with those that make streams whatever hangs on them."""
+        for reader in readers:
+            made = made_by(reader)
+            if made is None:
+                self.drop_query(reader)
+            elif self.catalog.get(made) is not None:  # it may have gone with another one
+                self.drop_stream(made, cascade=True)
 
     def _forget_stream(self, stream: Stream, cascade: bool) -> None:
         """Remove a stream that no ring reads any more, and what makes it if it is derived."""
@@ -311,8 +315,7 @@ class Engine:
             readers = [q.name for ring in rings for q in self.registry.queries(ring)]
             if readers and not cascade:
                 raise EngineError(*in_use("regions", regions.name, readers))
-            for reader in readers:
-                self.drop_query(reader)
+        self._drop_readers(readers)
         self._manager.forget_regions(regions.name)  # outside the guard, as for streams
         self.registry.drop_regions(regions.name)
 
