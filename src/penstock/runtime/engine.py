@@ -285,10 +285,11 @@ class Engine:
     def _drop_readers(self, readers: Sequence[str]) -> None:
         """Drop queries, and with those that make streams whatever hangs on them."""
         for reader in readers:
-            made = made_by(reader)
-            if made is None:
+            if self.registry.query(reader) is None:
+                continue  # gone with another one
+            if (made := made_by(reader)) is None:
                 self.drop_query(reader)
-            elif self.catalog.get(made) is not None:  # it may have gone with another one
+            else:
                 self.drop_stream(made, cascade=True)
 
     def _forget_stream(self, stream: Stream, cascade: bool) -> None:
