@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.chaos.processes import PATIENCE_S, kill, running, told, wait_for
 
-FILES, TUPLES = 30, 20
+FILES, TUPLES = 16, 20
 S = 1_000_000
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("ts", pa.timestamp("us", "UTC"))])
 SCRIPT = """
@@ -24,14 +24,14 @@ CREATE STREAM Few WITH (capacity = '64 KB') AS SELECT id, v, ts FROM A WHERE v %
 CREATE STREAM One AS SELECT id, v, ts FROM Few WHERE v % 3 = 1;
 CREATE STREAM Sums AS SELECT id, sum(v) AS s FROM Few [RANGE 10 SECONDS] GROUP BY id;
 CREATE QUERY ones AS SELECT v FROM One INTO (sink = 'parquet', path = 'out/ones');
-CREATE QUERY sums AS SELECT count(*) AS n, sum(s) AS s FROM Sums [RANGE 30 SECONDS]
+CREATE QUERY sums AS SELECT count(*) AS n, sum(s) AS s FROM Sums [RANGE 20 SECONDS]
   INTO (sink = 'parquet', path = 'out/sums');
 """
 EXPECTED = {
     "ones": "SELECT v FROM A WHERE v % 3 = 1",
     "sums": f"""WITH sums AS (SELECT id, (epoch_us(ts) // {10 * S} + 1) * {10 * S} AS us,
       sum(v) AS s FROM A WHERE v % 3 > 0 GROUP BY ALL)
-      SELECT count(*) AS n, sum(s)::BIGINT AS s FROM sums GROUP BY us // {30 * S}""",
+      SELECT count(*) AS n, sum(s)::BIGINT AS s FROM sums GROUP BY us // {20 * S}""",
 }
 
 
@@ -59,7 +59,7 @@ def test_every_result_comes_once(tmp_path: Path) -> None:
         found = pq.read_table(tmp_path / "out" / name)
         columns = [c for c in found.column_names if not c.startswith("window_")]
         rows = zip(*found.select(columns).to_pydict().values(), strict=True)
-        assert len(expected) > 5
+        assert len(expected) > 2
         assert sorted(rows) == sorted(expected), name
 
 

@@ -7,9 +7,9 @@ It is flushed to the disk before it is confirmed.
 from __future__ import annotations
 
 import re
-import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -105,7 +105,7 @@ class DirectoryBackup:
                 except OSError as error:
                     raise BackupGone(f"{path} cannot be removed: {error.strerror}") from None
             if not left:
-                shutil.rmtree(self._directory(queue), ignore_errors=True)
+                _remove_empty(self._directory(queue))
         return left
 
     def _chunks(self, queue: str) -> list[tuple[Path, int, int]]:
@@ -124,3 +124,11 @@ class DirectoryBackup:
         if not _ID.fullmatch(queue):
             raise Refused(f"{queue!r:.120} is not the id of a queue")
         return self._root / queue
+
+
+def _remove_empty(directory: Path) -> None:
+    """Remove a queue's directory with what a crash left of its chunks; foreign files stay."""
+    with suppress(OSError):
+        for path in directory.glob(".*.chunk.tmp"):
+            path.unlink()
+        directory.rmdir()

@@ -19,6 +19,8 @@ def read_batches(
     while start < end:
         before = start
         for first, frame in _frames(queue, backup, start, end):
+            if first > start:
+                break
             for position, batch in enumerate(_batches(frame, queue.spec.schema), first):
                 if start <= position < end:
                     yield position, batch

@@ -138,8 +138,8 @@ class Dispatcher:
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         results = unpacked(frame.toArrow())
-        self.batches += 1
         self._feed(results, batch)
+        self.batches += 1
         self.finish(batch, self._dispatch(results, batch) if results.num_rows else {})
 
     def _feed(self, results: pa.Table, batch: int) -> None:

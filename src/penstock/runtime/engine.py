@@ -398,6 +398,8 @@ class Engine:
         check_columns(spec, plan.outputs.names)
         with self._guard, self._manager.guard:
             name = name or self._free_name()
+            if made_by(name) is not None and spec.kind != STREAM:
+                raise EngineError(f"{name!r} is the name of a stream's own query", "choose another")
             if (known := self.registry.query(name)) is not None:
                 if callable(given) and same_statement(known.text, text):
                     return self._reattach(known, given)

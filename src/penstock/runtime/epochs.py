@@ -373,7 +373,8 @@ class EpochKeeper:
                 state.ordering.observe(reduce(merge_order_facts, (r.order for r in reports)))
                 grain_us = self._windows(state)[1]
                 state.disorder.observe(whole, _merged(reports), self._clock_us(), grain_us)
-                state.disorder.hold_at(max(report.punctuation_us for report in reports))
+                if state.disorder.rules.estimator == "upstream":
+                    state.disorder.hold_at(max(report.punctuation_us for report in reports))
                 state.through, state.last_tuples = number, whole.rows + whole.untimed
                 state.unplaced += sum(r.unplaced for r in reports)
                 with self._registry.change():
