@@ -246,3 +246,25 @@ def test_points_in_counties_are_those_of_shapely(shared_data: Path) -> None:
     for relation in RELATIONS:
         expected = expected_pairs(geometries, xs, ys, relation)
         assert np.array_equal(coded(found.locate(xs, ys, relation)), expected)
+
+
+def comb(teeth: int, off: float) -> Geometry:
+    """Long teeth side by side along the diagonal: wherever a cell is cut, edges run through it."""
+    across = np.linspace(-4, 4, 2 * teeth + 1) + off
+    along = np.tile([5.0, 95.0], teeth + 1)[: across.size]
+    across, along = np.append(across, [4 + off, off - 4]), np.append(along, [4, 4])
+    return shapely.Polygon(np.stack([along - across / 2, along + across / 2], axis=1))
+
+
+def test_no_fence_is_missing_where_cells_cannot_be_made_small() -> None:
+    draw = np.random.default_rng(1)
+    combs = [comb(400, off) for off in draw.uniform(-1, 1, 100)]
+    polygons = [*combs, shapely.box(0, 0, 100, 100), shapely.box(60, 10, 100, 40)]
+    fences = Fences(PLANE)
+    fences.change(dict(enumerate(polygons)))
+    xs = draw.uniform(0, 100, 300)
+    ys = xs + draw.uniform(-5, 5, xs.size)
+    located = fences.locate(xs, ys)
+    rows, numbers = shapely.STRtree(polygons).query(shapely.points(xs, ys), predicate="within")
+    expected = set(zip(rows.tolist(), numbers.tolist(), strict=True))
+    assert set(zip(located.rows.tolist(), located.fences.tolist(), strict=True)) == expected

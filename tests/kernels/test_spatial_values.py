@@ -108,3 +108,18 @@ def test_tuples_without_a_place_are_counted_once() -> None:
     assert placed.unplaced == sum(p is None for p in _points())
     assert placed.batch.schema.names[-2:] == ["st_x", "st_y"]
     assert Placing(None, values).place(_batch(), {"st_x"}).batch.schema.names[-1] == "st_x"
+
+
+def test_curves_are_no_geometries_and_harm_no_other() -> None:
+    texts = pa.array(["CIRCULARSTRING (0 0, 1 1, 2 0)", "POINT (1 2)", "POLYGO", None])
+    batch = pa.RecordBatch.from_pydict({"text": texts})
+    call = json.dumps(["st_x", ["st_geomfromtext", {"column": "text"}]])
+    found = spatial_column(SpatialValue("v", "double", call, ()), batch)
+    assert found.to_pylist() == [None, 1.0, None, None]
+
+
+def test_no_rows_have_no_values() -> None:
+    for last in ([], [{"value": True}]):
+        call = json.dumps(["st_dwithin", POINT, CONSTANT, {"value": 1.0}, *last])
+        found = spatial_column(SpatialValue("v", "boolean", call, ()), _batch().slice(0, 0))
+        assert len(found) == 0

@@ -60,6 +60,9 @@ SHAPES = {
     "triangle": shapely.Polygon([(10, 50), (14, 50), (12, 53)]),
     "with a hole": shapely.box(0, 0, 4, 4).difference(shapely.box(1, 1, 3, 3)),
     "two": shapely.MultiPolygon([shapely.box(179, -5, 180, 5), shapely.box(-180, -5, -179, 5)]),
+    "nested": shapely.GeometryCollection(
+        [shapely.MultiPolygon([shapely.box(0, 0, 1, 1), shapely.box(9, 9, 10, 10)])]
+    ),
     "far north": shapely.box(-30, 80, 30, 88),
     "dot": shapely.Point(13.4, 52.5),
     "line": shapely.LineString([(0, 0), (20, 30)]),
@@ -69,7 +72,8 @@ SHAPES = {
 def twin(shape: Geometry, place: tuple[float, float]) -> float:
     if shapely.intersects(shapely.Point(place), shape):
         return 0.0
-    lines = [r for p in shapely.get_parts(shape) for r in shapely.get_rings(p)] or [shape]
+    parts = shapely.get_parts(shapely.get_parts(shape))
+    lines = [r for p in parts for r in shapely.get_rings(p)] or [shape]
     least = math.inf
     for line in lines:
         corners = list(line.coords)

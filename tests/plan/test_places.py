@@ -85,6 +85,10 @@ def test_a_geofence_with_the_area_of_a_region_is_a_join() -> None:
     metres = composed(f"SELECT id {near}").composition.regions
     assert metres is not None
     assert (metres.relation, metres.distance) == ("sphere", 50.0)
+    near = "FROM Taxis t, Plan p WHERE ST_DWithin(ST_Point(t.lon, t.lat), p.geom, 50)"
+    planar = composed(f"SELECT t.id {near}").composition.regions
+    assert planar is not None
+    assert (planar.relation, planar.distance, planar.planar) == ("near", 50.0, True)
 
 
 def test_a_star_has_the_attributes_but_not_the_areas() -> None:

@@ -132,6 +132,16 @@ def test_planar_regions_know_no_degrees(tmp_path: Path) -> None:
         load_regions("Z", path, {})
     regions, body = load_regions("Z", path, {"planar": True})
     assert _names(_joined(regions, body, [(1050, 1050), (0, 0)])) == [(0, "hall")]
+    assert _names(_joined(regions, body, [(990, 1050), (980, 0)], "near", 10.0)) == [(0, "hall")]
+    assert regions.reach == 1100
+
+
+def test_numbers_beyond_a_bigint_stay_what_they_are(tmp_path: Path) -> None:
+    cells = pa.array([2**63 + 5], pa.uint64())
+    areas = pa.array([shapely.box(0, 0, 1, 1).wkb])
+    pq.write_table(pa.table({"cell": cells, "wkb": areas}), tmp_path / "z.parquet")
+    regions, body = load_regions("Z", str(tmp_path / "z.parquet"), {})
+    assert _joined(regions, body, [(0.5, 0.5)]).batch.column("Z:cell").to_pylist() == [2**63 + 5]
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,15 @@ def test_parquet_holds_wkb_or_wkt(tmp_path: Path, encode: Any) -> None:
     assert_both(read_regions(tmp_path / "z.parquet", geometry="place"))
 
 
+@pytest.mark.parametrize(
+    "type_", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
+)
+def test_text_comes_in_many_types(tmp_path: Path, type_: pa.DataType) -> None:
+    texts = pa.array(shapely.to_wkt([SQUARE, WITH_HOLE])).cast(type_)
+    pa.parquet.write_table(ATTRIBUTES.append_column("wkt", texts), tmp_path / "z.parquet")
+    assert_both(read_regions(tmp_path / "z.parquet"))
+
+
 def test_geoparquet_tells_its_geometry_column(tmp_path: Path) -> None:
     table = ATTRIBUTES.append_column("place", pa.array(shapely.to_wkb([SQUARE, WITH_HOLE])))
     geo = {"primary_column": "place", "columns": {"place": {"encoding": "WKB"}}}
@@ -100,6 +109,16 @@ def test_a_region_that_goes_on_beyond_180_degrees_is_split_there(
     (found,) = read_regions(geojson(tmp_path / "z.json", [feature(fiji)])).geometries
     expected = shapely.union(shapely.box(177, -20, 180, -15), shapely.box(-180, -20, -178, -15))
     assert found.equals(expected)
+
+
+def test_a_region_all_around_a_pole_is_whole_again(tmp_path: Path) -> None:
+    for west in (-180, -10, 0):
+        corners = [(west + step, 60 + step % 7) for step in range(0, 360, 20)]
+        cap = shapely.Polygon([*corners, (west + 360, 60), (west + 360, 90), (west, 90)])
+        (found,) = read_regions(geojson(tmp_path / "z.json", [feature(cap)])).geometries
+        assert found.is_valid
+        assert found.bounds == (-180, 60, 180, 90)
+        assert found.area == pytest.approx(cap.area)
 
 
 def test_an_edge_that_may_go_either_way_around_is_refused(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from penstock.kernels.jit import (
     kernel,
 )
 
+LARGEST_SPLIT = 1 << 30  # with which no cell is split
 SPLIT = 20  # smaller: more memory, and slower with 10,000 fences
 _COPIES, _FREE_COPIES = 8, 1 << 18
 _CROWDED = 2  # times what stops splitting
@@ -296,13 +297,14 @@ def put_fences(
 ) -> Grid:
     """Add fences; the edges of each begin at the vertices between its offset and the next.
 
-    Cells with more than `split` parts are split. It stops as soon as the grid is crowded.
+    Cells with more than `split` parts are split. It stops as soon as the grid is crowded, unless
+    no cell is split any more: then all are put, whatever it takes.
     """
     for i in range(fences.size):
         boundary = starts[offsets[i] : offsets[i + 1]]
         grid = _put_fence(grid, frame, vertices, fences[i], boundary, split)
         most = _CROWDED * (_COPIES * grid.used[SOURCE] + _FREE_COPIES)
-        if grid.used[LIVE] > most:
+        if grid.used[LIVE] > most and split < LARGEST_SPLIT:
             break
     return grid
 

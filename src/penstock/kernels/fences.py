@@ -23,7 +23,7 @@ from penstock.errors import PenstockError
 from penstock.geometry import LON_LAT, Bounds, first_fault
 from penstock.kernels.fence_dropping import drop_fence, pack_grid
 from penstock.kernels.fence_grid import LAST, SOURCE, WORDS, Grid, empty_grid
-from penstock.kernels.fence_putting import SPLIT, is_crowded, put_fences
+from penstock.kernels.fence_putting import LARGEST_SPLIT, SPLIT, is_crowded, put_fences
 from penstock.kernels.fence_search import locate_points
 from penstock.kernels.jit import Doubles, Flags, Ints, SmallInts
 
@@ -31,7 +31,6 @@ Relation = Literal["within", "intersects"]  # interior only (contains); with the
 
 _NARROWEST = 1e-130  # of a frame: where products underflow all edges are tested, in one cell
 _FEW_WORDS = 1 << 14
-_LARGEST_SPLIT = 1 << 30  # with which no cell is split
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ class Fences:
                 self._lay_out(added)
             else:
                 self._put(added)
-        while is_crowded(self._grid) and self._split < _LARGEST_SPLIT:
+        while is_crowded(self._grid) and self._split < LARGEST_SPLIT:
             self._lay_out({}, 16 * self._split)
         if self._grid.used[WORDS] > 2 * self._packed_words + _FEW_WORDS:
             self._pack()

@@ -67,12 +67,27 @@ def _read(read: Callable[..., Any]) -> Callable[[pa.Array], Geometries]:
     def geometries(values: pa.Array) -> Geometries:
         coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
         texts = coded.dictionary.to_numpy(zero_copy_only=False)
-        known = _in_range(read(texts, on_invalid="ignore"), PLANE)
+        known = _in_range(_parsed(read, texts), PLANE)
         places = coded.indices.fill_null(len(known)).to_numpy()
         found: Geometries = np.append(known, [None])[places]
         return found
 
     return geometries
+
+
+def _parsed(read: Callable[..., Any], texts: Any) -> Any:
+    """Geometries, None for what is none; curves, which shapely does not know, are none either."""
+    try:
+        return read(texts, on_invalid="ignore")
+    except NotImplementedError:
+        return [_straight(read, text) for text in texts]
+
+
+def _straight(read: Callable[..., Any], text: Any) -> Any:
+    try:
+        return read(text, on_invalid="ignore")
+    except NotImplementedError:
+        return None
 
 
 def _in_range(geometries: Any, domain: Bounds) -> Geometries:
@@ -111,8 +126,8 @@ def _sphere(one: Geometries, other: Geometries) -> pa.Array:
     metres[both] = metres_between(a[:, 0], a[:, 1], b[:, 0], b[:, 1])
     for points, areas, mine in ((one, other, is_point[0]), (other, one, is_point[1])):
         (rows,) = np.nonzero(mine & ~both & ~shapely.is_missing(areas))
-        keys = np.unique(shapely.to_wkb(areas[rows]), return_inverse=True)[1]
-        for _, own in by_number(keys):
+        objects = np.fromiter(map(id, areas[rows]), np.int64, rows.size)  # equal ones are one
+        for _, own in by_number(objects):
             place = shapely.get_coordinates(points[rows[own]])
             metres[rows[own]] = metres_to(areas[rows[own[0]]], place[:, 0], place[:, 1])
     return pa.array(metres, mask=np.isnan(metres))
@@ -123,7 +138,7 @@ def _dwithin(
 ) -> pa.Array:
     limit = coordinates(distance)
     missing = _missing(one, other) | np.isnan(limit)
-    if sphere is None or not sphere[0].as_py():
+    if sphere is None or not len(sphere) or not sphere[0].as_py():
         return pa.array(shapely.dwithin(one, other, limit), mask=missing)
     return pc.less_equal(_sphere(one, other), pa.array(limit, mask=np.isnan(limit)))
 

@@ -39,18 +39,21 @@ def metres_between(lons: Doubles, lats: Doubles, lons2: Doubles, lats2: Doubles)
 def metres_to(geometry: Geometry, lons: Doubles, lats: Doubles) -> Doubles:
     """Metres from points to one geometry."""
     starts, ends = edges_of(geometry)
-    metres = np.empty(lons.size)
+    metres = np.zeros(lons.size)
+    (outside,) = np.nonzero(~shapely.intersects(shapely.points(lons, lats), geometry))
     step = max(1, _MOST_PAIRS // len(starts))
-    for first in range(0, lons.size, step):
-        part = slice(first, first + step)
-        metres[part] = _to_edges(unit_vectors(lons[part], lats[part]), starts, ends)
-    inside = shapely.intersects(shapely.points(lons, lats), geometry)
-    return np.where(inside, 0.0, EARTH_RADIUS_M * metres)
+    for first in range(0, outside.size, step):
+        part = outside[first : first + step]
+        angles = _to_edges(unit_vectors(lons[part], lats[part]), starts, ends)
+        metres[part] = EARTH_RADIUS_M * angles
+    return metres
 
 
 def edges_of(geometry: Geometry) -> tuple[Doubles, Doubles]:
     """Where edges begin and end, as vectors; a point is an edge without length."""
     parts = shapely.get_parts(geometry)
+    while (shapely.get_type_id(parts) > shapely.GeometryType.POLYGON).any():  # of collections
+        parts = shapely.get_parts(parts)
     areas = shapely.get_type_id(parts) == shapely.GeometryType.POLYGON
     lines = [*shapely.get_rings(parts[areas]), *parts[~areas]]
     coordinates, line = shapely.get_coordinates(lines, return_index=True)

@@ -42,7 +42,10 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class RegionSet:
-    """Named areas with attributes; `digest` stands for what they are, `path` is where from."""
+    """Named areas with attributes; `digest` stands for what they are, `path` is where from.
+
+    reach: their largest coordinate.
+    """
 
     name: str
     schema: Schema  # attributes, then the geometry
@@ -51,6 +54,7 @@ class RegionSet:
     digest: str
     path: str
     options: tuple[tuple[str, OptionValue], ...] = ()
+    reach: float = 180.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ def constant_geometry(expr: Expr) -> Geometry | None:
             return None
     try:
         return shapely.force_2d(_READERS[name](text))
-    except shapely.GEOSException as error:
+    except (shapely.GEOSException, NotImplementedError) as error:
         reason = str(error).partition("\n")[0]
         hint = "expected WKT" if name == "st_geomfromtext" else "expected a GeoJSON geometry"
         raise QueryError(f"the geometry cannot be read: {reason}", hint, expr.span) from None

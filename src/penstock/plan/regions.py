@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock.errors import QueryError
-from penstock.geometry import LON_LAT, PLANE
 from penstock.language.ast import And, Column, Expr, Select, SpatialCall, StreamRef
 from penstock.plan.catalog import GEOMETRY, Catalog, RegionSet, Stream
 from penstock.plan.geofences import distance_of, is_geofence, parts_of, point_of
@@ -64,8 +63,7 @@ def _join(call: SpatialCall, regions: RegionSet, stream: Stream) -> RegionJoin:
     if regions.planar and parts.relation == "sphere":
         hint = "leave out the last argument: distances are then in the units of the coordinates"
         raise QueryError(f"coordinates of {regions.name} are no degrees", hint, call.span)
-    domain = PLANE if regions.planar else LON_LAT
-    distance = 0.0 if parts.distance is None else distance_of(parts.distance, domain[2])
+    distance = 0.0 if parts.distance is None else distance_of(parts.distance, regions.reach)
     columns = tuple((region_column(regions.name, f.name), f.type) for f in regions.schema.fields)
     how = parts.relation, distance, regions.planar
     return RegionJoin(regions.name, regions.digest, x, y, *how, columns)

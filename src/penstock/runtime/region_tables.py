@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import shapely
@@ -76,7 +77,8 @@ def load_regions(
     digest = hashlib.sha256(body).hexdigest()[:32]
     given = tuple(sorted(options.items()))
     where = str(Path(path).expanduser().absolute())
-    return RegionSet(name, schema, table.num_rows, planar, digest, where, given), body
+    reach = float(np.abs(shapely.total_bounds(found.geometries)).max())
+    return RegionSet(name, schema, table.num_rows, planar, digest, where, given, reach), body
 
 
 def _table(regions: Regions, path: str) -> pa.Table:
@@ -105,6 +107,8 @@ def _column(values: pa.Array) -> pa.Array:
     if pa.types.is_nested(values.type):
         texts = [None if v is None else json.dumps(v, default=str) for v in values.to_pylist()]
         return pa.array(texts, pa.string())
+    if pa.types.is_uint64(values.type):
+        values = values.cast(pa.decimal128(20, 0))
     if pa.types.is_timestamp(values.type) and values.type.tz is None:
         values = pc.assume_timezone(values, "UTC")
     return values.cast(arrow_type(_type(values.type)), safe=False)

@@ -31,6 +31,8 @@ from penstock.geometry import LON_LAT, PLANE, Bounds, first_fault
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 ENDINGS = (".geojson", ".json", *DELIMITERS, ".parquet")
 GEOMETRY_NAMES = ("geometry", "geom", "wkt", "wkb", "the_geom")
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
 
 _CELL = 1 << 20
 _TURN = 360.0
@@ -128,7 +130,8 @@ def split_at_date_line(geometry: Geometry) -> Geometry:
             for p in shapely.get_parts(part)
             if p.geom_type == "Polygon"
         ]
-    return shapely.MultiPolygon(pieces) if len(pieces) > 1 else pieces[0]
+    whole = shapely.MultiPolygon(pieces) if len(pieces) > 1 else pieces[0]
+    return whole if whole.is_valid else shapely.union_all(pieces)  # pieces may meet in an edge
 
 
 def decode_geojson(data: bytes, name: str) -> Regions:
@@ -213,8 +216,10 @@ def decode_parquet(data: bytes, name: str, geometry: str | None) -> Regions:
 def _split_table(table: pa.Table, name: str, geometry: str | None) -> Regions:
     column = _geometry_column(table, name, geometry)
     type_ = table.schema.field(column).type
-    decode = shapely.from_wkt if pa.types.is_string(type_) else shapely.from_wkb
-    if not any(is_(type_) for is_ in (pa.types.is_string, pa.types.is_binary)):
+    value_type = type_.value_type if pa.types.is_dictionary(type_) else type_
+    is_text = any(is_(value_type) for is_ in _TEXTS)
+    decode = shapely.from_wkt if is_text else shapely.from_wkb
+    if not is_text and not any(is_(value_type) for is_ in _BYTES):
         raise PenstockError(
             f"{name}: column {column} is of type {type_}", "geometry is WKT (text) or WKB (binary)"
         )
@@ -222,7 +227,7 @@ def _split_table(table: pa.Table, name: str, geometry: str | None) -> Regions:
     for number, value in enumerate(table[column].to_pylist(), 1):
         try:
             geometries.append(decode(value) if value else None)
-        except shapely.GEOSException as error:
+        except (shapely.GEOSException, NotImplementedError) as error:
             raise PenstockError(
                 f"{name}: feature {number}: the geometry cannot be read: {error}",
                 f"column {column} has to hold WKT or WKB",
