@@ -201,7 +201,8 @@ class RingManager:
             texts = json.dumps([dumps(stream) for stream in streams])
             memory = self._settings().join_memory
             config = StageConfig(row.id, row.composition, texts, **address, join_memory=memory)
-            self._joins.open(row.id, resumed=any(state.through >= 0 for state in states))
+            begun = any(state.through >= 0 for state in states)
+            self._joins.open(row.id, resumed=begun and not is_chain(composition))
         dispatcher = Dispatcher(
             row.id,
             tuple(output_schema(row).names),
