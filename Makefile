@@ -4,6 +4,7 @@
 
 BIN := .venv/bin
 ARGS ?=
+JOBS ?= 2
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -14,8 +15,8 @@ setup: ## Java 17 or newer and the locked Python environment
 demo: setup ## a guided tour on a running engine
 	@$(BIN)/penstock demo $(ARGS)
 
-test: setup ## all tests (ARGS="-m 'not slow'" for the quick ones)
-	@$(BIN)/python -m pytest $(ARGS)
+test: setup ## all tests (ARGS="-m 'not slow'" for the quick ones), JOBS files at a time
+	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
 lint: setup ## style and formatting
 	@$(BIN)/ruff check .
