@@ -47,10 +47,10 @@ def test_of_several_rings_the_fullest_with_room_is_shared() -> None:
 
 
 def test_what_was_measured_counts_and_what_has_just_come_too() -> None:
-    measured = ring("a", 0.1, batch_ms=150, interval_ms=200)
+    measured = ring("a", 0.1, measured=0.75)
     assert measured.capacity == 0.75
     assert place(QueryFacts("x", 0.1), [measured], LIMITS) == Create("x")
-    many = ring("a", *[0.1] * 8, batch_ms=20, interval_ms=200)
+    many = ring("a", *[0.1] * 8, measured=0.1)
     assert place(QueryFacts("x", 0.1), [many], LIMITS) == Create("x")
 
 

@@ -6,6 +6,10 @@ never merged again as they are, and what was merged is not split: with loads tha
 decisions come to an end. A ring whose slots have just moved is left alone until it is settled, so
 that nothing is decided on figures of before.
 
+Slots of a ring without state may go to a ring that exists. Those of others only to a copy of
+theirs; such rings are not merged: queries go to the fullest ring with room, so the emptier one
+empties as its queries go.
+
 Splitting helps only against what slots cost. What a ring costs to run at all is paid by both
 halves: where that is most of it, a split is not worth its second reading of the stream.
 """
@@ -72,14 +76,18 @@ def _splits(group: Sequence[RingFacts], limits: Limits) -> list[RingDecision]:
     found: list[RingDecision] = []
     taken: set[str] = set()
     over = [r for r in group if r.capacity > limits.maximum and r.settled_s >= limits.settle_s]
+    more = limits.copies - len(group)
     for ring in sorted(over, key=lambda r: (-r.capacity, r.id)):
         moved = given_away(ring.slots)
         cost = sum(slot.cost for slot in moved)
         rest = ring.load - ring.fixed - cost
         if not moved or ring.fixed + max(cost, rest) > (1 - _GAIN) * ring.load:
             continue
-        others = [r for r in group if r is not ring and r.id not in taken]
+        others = [r for r in group if r is not ring and r.id not in taken and ring.portable]
         to = _with_room(others, cost, limits)
+        if to is None and more <= 0:
+            continue
+        more -= to is None
         taken |= {ring.id} if to is None else {ring.id, to}
         found.append(Split(ring.id, tuple(slot.slot for slot in moved), to))
     return found
@@ -111,7 +119,11 @@ def _with_room(rings: Iterable[RingFacts], cost: float, limits: Limits) -> str |
 
 def _merge(group: Sequence[RingFacts], limits: Limits) -> list[RingDecision]:
     """The two rings of one composition that have least to do, if one can do all of it."""
-    used = [r for r in group if r.slots and r.settled_s >= limits.settle_s and r.backlog_per_s <= 0]
+    used = [
+        r
+        for r in group
+        if r.slots and r.settled_s >= limits.settle_s and r.backlog_per_s <= 0 and r.portable
+    ]
     if len(used) < 2:
         return []
     least, next_ = sorted(used, key=lambda r: (r.capacity, len(r.slots), r.id))[:2]

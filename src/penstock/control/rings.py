@@ -21,7 +21,9 @@ class Limits:
 
     maximum: capacity value up to which a ring takes queries. minimum: up to which two rings become
     one. warm_s: how long an empty ring is kept; pool: how many of them. starting: how many rings
-    may start at once. settle_s: how long a ring is left alone after its slots have moved.
+    may start at once. settle_s: how long a ring is left alone after its slots have moved. copies:
+    how many rings of one composition there may be: all of them read the stream, and where the
+    machine itself is full another one only adds to it.
     """
 
     minimum: float = 0.3
@@ -30,12 +32,13 @@ class Limits:
     pool: int = 8
     starting: int = 1
     settle_s: float = 30.0
+    copies: int = 1000
 
     def __post_init__(self) -> None:
         if not 0 < self.minimum < self.maximum:
             raise ValueError(f"minimum {self.minimum} is not between 0 and {self.maximum}")
-        if self.pool < 0 or self.starting < 1:
-            raise ValueError("the pool has room for 0 rings or more, 1 or more may start")
+        if self.pool < 0 or self.starting < 1 or self.copies < 1:
+            raise ValueError("the pool has room for 0 rings or more, 1 or more may start and run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +53,22 @@ class SlotFacts:
 class RingFacts:
     """A ring as it is now.
 
-    fixed: its capacity value without any slot. batch_ms, interval_ms: a recent micro-batch and the
-    trigger interval. backlog_per_s: tuples by which what waits at the source grows. idle_s: since
-    the last slot went, of an empty ring. settled_s: since slots came or went by a decision.
+    fixed: its capacity value without any slot. measured: with those it has had for a while.
+    backlog_per_s: by how much what waits at the source grows. idle_s: since the last slot went, of
+    an empty ring. settled_s: since slots came or went by a decision. portable: whether a ring that
+    exists can take its slots; those of others need a copy of it.
     """
 
     id: str
     composition: str
     slots: tuple[SlotFacts, ...] = ()
     fixed: float = 0.0
-    batch_ms: float = 0.0
-    interval_ms: float = 200.0
+    measured: float = 0.0
     backlog_per_s: float = 0.0
     state: Literal["starting", "running", "failed"] = "running"
     idle_s: float = 0.0
     settled_s: float = float("inf")
+    portable: bool = True
 
     @property
     def load(self) -> float:
@@ -74,7 +78,7 @@ class RingFacts:
     @property
     def capacity(self) -> float:
         """The capacity value: as measured, or as its slots will make it."""
-        return max(self.batch_ms / self.interval_ms, self.load) if self.slots else self.fixed
+        return max(self.measured, self.load) if self.slots else self.fixed
 
     def has_room(self, cost: float, maximum: float) -> bool:
         """Whether it may take this much more and keeps up with its source."""
@@ -114,6 +118,8 @@ Placement = Share | Reuse | Create
 def place(query: QueryFacts, rings: Iterable[RingFacts], limits: Limits) -> Placement:
     """Where a query goes: the fullest ring with room for it, else a warm one, else a new one.
 
+    If there may be no more, the ring with least to do takes it.
+
     >>> rings = [RingFacts("a", "x", (SlotFacts(1, 0.7),)), RingFacts("b", "x")]
     >>> place(QueryFacts("x", 0.1), rings, Limits()), place(QueryFacts("x", 0.2), rings, Limits())
     (Share(ring='a'), Reuse(ring='b'))
@@ -125,6 +131,8 @@ def place(query: QueryFacts, rings: Iterable[RingFacts], limits: Limits) -> Plac
     empty = [r for r in alike if not r.slots]
     if empty:
         return Reuse(min(empty, key=lambda r: (r.state != "running", r.idle_s, r.id)).id)
+    if len(alike) >= limits.copies:
+        return Share(min(alike, key=lambda ring: (ring.capacity, ring.id)).id)
     return Create(query.composition)
 
 

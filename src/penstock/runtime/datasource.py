@@ -72,7 +72,7 @@ class RowReader(DataSourceStreamReader):
         def reread(names: list[str]) -> Iterator[pa.RecordBatch]:
             return open_pieces(self._config, pieces, names, Beside())
 
-        yield from stage.run(batches, epoch, report, reread)
+        yield from report.running(stage.run(report.reading(batches), epoch, report, reread))
         report.send(self._config, epoch["number"], part)
 
     def _read_raw(
@@ -242,7 +242,7 @@ def run_in_map(config_text: str, numbered: bool) -> Any:
         config, stage, epoch, part = _begin(config_text, numbered, first)
         report = _new_report()
         for batch in chain([first], batches):
-            yield from stage.run(iter([batch]), epoch, report, _again(batch))
+            yield from report.running(stage.run(iter([batch]), epoch, report, _again(batch)))
         report.send(config, epoch["number"], part)
 
     return run

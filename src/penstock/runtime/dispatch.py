@@ -122,25 +122,34 @@ class Dispatcher:
     outlets: Outlets
     sinks: dict[int, Outlet] = field(default_factory=dict)
     columns: dict[int, Columns] = field(default_factory=dict)
+    after: dict[int, int] = field(default_factory=dict)  # micro-batches that others delivered
     guard: threading.Lock = field(default_factory=threading.Lock)
     stopping: threading.Event = field(default_factory=threading.Event)
     batches: int = 0
+    delivered: int = -1  # the last micro-batch of this process
 
-    def attach(self, slot: int, sink: Outlet, columns: Columns = None) -> None:
+    def attach(
+        self, slot: int, sink: Outlet, columns: Columns = None, after: int | None = None
+    ) -> None:
+        """Give a slot's results a way out; `after`: of later micro-batches only."""
         with self.guard:
             self.sinks[slot] = sink
             self.columns[slot] = columns
+            if after is not None:
+                self.after[slot] = after
 
     def detach(self, slot: int) -> None:
         with self.guard:
             self.sinks.pop(slot, None)
             self.columns.pop(slot, None)
+            self.after.pop(slot, None)
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         results = unpacked(frame.toArrow())
         self._feed(results, batch)
         self.batches += 1
         self.finish(batch, self._dispatch(results, batch) if results.num_rows else {})
+        self.delivered = batch
 
     def _feed(self, results: pa.Table, batch: int) -> None:
         """Pass on what a derived stream's ring makes, for its only query; or that it made nothing.
@@ -159,7 +168,11 @@ class Dispatcher:
         matched = matched_rows(results, self.names)
         counts = counts_by_slot(matched.slots)
         with self.guard:
-            sinks = {slot: self.sinks[slot] for slot in counts if slot in self.sinks}
+            sinks = {
+                slot: self.sinks[slot]
+                for slot in counts
+                if slot in self.sinks and batch > self.after.get(slot, -1)
+            }
             columns = {slot: self.columns[slot] for slot in sinks}
         shown = cache(partial(shown_rows, matched.rows))  # queries of a kind show the same
         heard = self.outlets.subscribers.slots() & sinks.keys()

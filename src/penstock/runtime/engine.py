@@ -500,7 +500,8 @@ class Engine:
         row = self.registry.query_by_slot(query.slot)
         ring = next(r for r in self.registry.rings() if r.id == row.ring)
         columns = columns_from(row.columns)
-        kept = ResultLog(self.workspace.results(row.ring)).read(query.slot)
+        rings = dict.fromkeys((*self.registry.origins(query.slot), row.ring))
+        kept = [r for name in rings for r in ResultLog(self.workspace.results(name)).read(row.slot)]
         tables = [shown_rows(rows, columns) for rows in kept]
         if (memory := self._memory.get(query.slot)) is not None:
             tables += memory.rows()

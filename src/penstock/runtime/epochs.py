@@ -15,7 +15,8 @@ import json
 import threading
 from base64 import b64encode
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -34,7 +35,7 @@ from penstock.plan.codec import canonical, slot_from
 from penstock.plan.specs import Composition
 from penstock.runtime.config import owner_of
 from penstock.runtime.registry import EpochRow, Registry
-from penstock.runtime.sources.planner import Planner
+from penstock.runtime.sources.planner import Backlog, Horizon, Planner
 
 TRUSTED_RANGES = 10
 LONGEST_TRUST_US = 365_000 * 86_400_000_000
@@ -61,6 +62,25 @@ class Report:
     unplaced: int = 0
     rows: dict[int, KeptRows] = field(default_factory=dict)
     punctuation_us: int = NEVER_US  # that the source told
+    read_ns: int = 0
+    run_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Of a ring since it was opened: tuples read, and what its tasks spent on reading them and on
+    all of the stage."""
+
+    tuples: int = 0
+    read_ns: int = 0
+    run_ns: int = 0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            self.tuples + other.tuples,
+            self.read_ns + other.read_ns,
+            self.run_ns + other.run_ns,
+        )
 
 
 @dataclass(slots=True)
@@ -75,9 +95,11 @@ class RingEpochs:
     hold: bool  # bounded run: nothing is late until everything is read
     through: int = -1
     last_tuples: int = 0  # read in the last epoch that had a report
+    spent: Spent = field(default_factory=Spent)
     unplaced: int = 0  # tuples so far with a point that is no place
     last_version: int | None = None  # epochs carry no later one until the ring's plan can serve it
     flushing: bool = False
+    horizon: Horizon | None = None  # beyond which it must not read now
     windows: tuple[int, int, int] = (-1, 0, 0)  # registry version, longest RANGE, least SLIDE
     ordering: Ordering = field(default_factory=lambda: Ordering(OrderRules()))
     consumed: set[str] = field(default_factory=set)
@@ -179,6 +201,52 @@ class EpochKeeper:
         """What decides on the work of a ring; None if Spark does, or the ring is gone."""
         return None if (state := self._rings.get(ring)) is None else state.planner
 
+    def backlog(self, ring: str) -> Backlog | None:
+        """What a ring has read and has to read; None if Spark alone knows."""
+        if (state := self._rings.get(ring)) is None or state.planner is None:
+            return None
+        with state.guard:
+            return state.planner.backlog(self._done(ring), state.consumed)
+
+    def _done(self, ring: str) -> dict[str, Any]:
+        last = self._registry.last_epoch(ring)
+        return {} if last is None else json.loads(last.work)
+
+    def align(self, rings: Sequence[str]) -> None:
+        """Let rings of one stream read no further than the one that is ahead."""
+        states = [self._rings[ring] for ring in rings]
+        with _guards(states):
+            horizon = Horizon(
+                frozenset().union(*(state.consumed for state in states)),
+                max(int(self._done(ring).get("through", 0)) for ring in rings),
+            )
+            for state in states:
+                state.horizon = horizon
+
+    def release(self, rings: Sequence[str]) -> None:
+        """End what `align` began."""
+        for ring in rings:
+            if (state := self._rings.get(ring)) is not None:
+                state.horizon = None
+
+    def if_aligned(self, rings: Sequence[str], action: Callable[[], None]) -> bool:
+        """Do something if aligned rings have read exactly the same and delivered all that came of
+        it; none of them gets another epoch meanwhile."""
+        states = [self._rings[ring] for ring in rings]
+        with _guards(states):
+            aligned = all(map(self._is_at_horizon, states))
+            if aligned:
+                action()
+            return aligned
+
+    def _is_at_horizon(self, state: RingEpochs) -> bool:
+        assert state.planner is not None
+        last = self._registry.last_epoch(state.ring)
+        if last is not None and last.number > state.through:
+            return False
+        done = self._done(state.ring)
+        return state.planner.next_work(done, state.consumed, 1, state.horizon) is None
+
     def flush(self, rings: list[str], on: bool) -> None:
         """Whether rings close all their windows as soon as there is nothing left to read."""
         for ring in rings:
@@ -197,9 +265,8 @@ class EpochKeeper:
         with state.guard:
             if self._registry.epoch(ring, start + 1) is not None:
                 return start + 1
-            last = self._registry.last_epoch(ring)
-            done = {} if last is None else json.loads(last.work)
-            work = state.planner.next_work(done, state.consumed, self._parallelism)
+            done = self._done(ring)
+            work = state.planner.next_work(done, state.consumed, self._parallelism, state.horizon)
             self._next_punctuation(state, idle=work is None)
             if work is None and (state.eager or state.punctuation_us <= before_us):
                 return start
@@ -352,6 +419,8 @@ class EpochKeeper:
                 report.late = {int(slot): n for slot, n in message["late"].items()}
                 report.lost = {int(slot): n for slot, n in message["lost"].items()}
                 report.unplaced = message["unplaced"]
+                report.read_ns = message.get("read_ns", 0)
+                report.run_ns = message.get("run_ns", 0)
                 # a task that was tried again may have had more the first time
                 report.rows = {k: v for k, v in report.rows.items() if k < message["pieces"]}
 
@@ -377,6 +446,11 @@ class EpochKeeper:
                     state.disorder.hold_at(max(report.punctuation_us for report in reports))
                 state.through, state.last_tuples = number, whole.rows + whole.untimed
                 state.unplaced += sum(r.unplaced for r in reports)
+                state.spent += Spent(
+                    state.last_tuples,
+                    sum(r.read_ns for r in reports),
+                    sum(r.run_ns for r in reports),
+                )
                 with self._registry.change():
                     self._registry.count_late(late, lost)
                     self._save(state)
@@ -387,6 +461,7 @@ class EpochKeeper:
             with state.guard:
                 grain_us = self._windows(state)[1]
                 state.disorder.observe(DelayFacts(tuples), {}, self._clock_us(), grain_us)
+                state.spent += Spent(tuples)
                 self._save(state)
 
     def _save(self, state: RingEpochs) -> None:
@@ -415,6 +490,10 @@ class EpochKeeper:
         """How many tuples a ring read in the last micro-batch that read any."""
         return 0 if (state := self._rings.get(ring)) is None else state.last_tuples
 
+    def spent(self, ring: str) -> Spent:
+        """What a ring, or an input of a join, has read since it was opened, and at what price."""
+        return Spent() if (state := self._rings.get(ring)) is None else state.spent
+
     def unplaced(self, ring: str) -> int:
         """How many tuples of a ring had a point that is no place."""
         return 0 if (state := self._rings.get(ring)) is None else state.unplaced
@@ -425,6 +504,14 @@ class EpochKeeper:
             return {}
         with state.guard:
             return state.ordering.metrics()
+
+
+@contextmanager
+def _guards(states: Sequence[RingEpochs]) -> Iterator[None]:
+    with ExitStack() as held:
+        for state in sorted(states, key=lambda s: s.ring):
+            held.enter_context(state.guard)
+        yield
 
 
 def _merged(reports: list[Report]) -> dict[str, DelayFacts]:

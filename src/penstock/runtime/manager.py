@@ -6,7 +6,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from typing import Any
@@ -15,14 +15,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.control.disorder import Disorder, has_begun
+from penstock.control.ring_balance import KeepWarm, Merge, Retire, RingDecision, Split
 from penstock.errors import EngineError, PenstockError
 from penstock.plan.catalog import Stream
 from penstock.plan.codec import columns_from, composition_from, dumps
 from penstock.plan.explain import Place
 from penstock.plan.specs import FENCE_PREFIX, Composition, SlotSpec
+from penstock.runtime.balance import Balance
 from penstock.runtime.companions import Companions
 from penstock.runtime.compile import Input, is_chain, is_stateless, plan_settings
-from penstock.runtime.config import StageConfig, input_ring
+from penstock.runtime.config import StageConfig, input_ring, owner_of
 from penstock.runtime.derived.exchange import Exchange
 from penstock.runtime.derived.pipelines import Pipelines
 from penstock.runtime.derived.progress import told_punctuation
@@ -32,8 +34,10 @@ from penstock.runtime.dispatch import Dispatcher, Outlet, Outlets, is_delivering
 from penstock.runtime.epochs import EpochKeeper, Report, RingEpochs
 from penstock.runtime.generations import ConditionOf, Generations
 from penstock.runtime.joining.monitor import JoinFigures, JoinMonitor
+from penstock.runtime.moves import copy_checkpoint, merge_slots, split_slots
 from penstock.runtime.registry import INPUT, REPLAY, QueryRow, Registry, RingRow
 from penstock.runtime.ring import Ring, first_cause
+from penstock.runtime.ring_watch import RingWatch
 from penstock.runtime.service import EpochServer
 from penstock.runtime.session import STATE_STORES, driver_host, executors_of
 from penstock.runtime.settings import Settings
@@ -44,6 +48,8 @@ from penstock.runtime.workspace import Workspace
 from penstock.schema import Schema, arrow_type
 
 MAX_RESTARTS = 5  # in a row, for failures that may pass; with growing pauses, 15 s in all
+
+_ALIGN_S = 20.0  # in which two rings must have read the same, if slots are to go across
 
 SinkOf = Callable[[QueryRow], Outlet]
 FindStream = Callable[[str], Stream | None]
@@ -96,6 +102,15 @@ class RingManager:
         )
         self._refused: dict[int, str] = {}  # slots whose plan Spark would not start
         self._joins = JoinMonitor()
+        self._watch = RingWatch(self._epochs)
+        self._balance = Balance(
+            registry,
+            self._watch,
+            self._rings,
+            self._idle_since,
+            settings,
+            lambda: self._parallelism,
+        )
         calls = self._epochs.calls() | self._joins.calls()
         self._server = EpochServer(calls, driver_host(spark))
         self._supervisor = threading.Thread(
@@ -117,6 +132,7 @@ class RingManager:
 
     def resume(self) -> None:
         """Take up all rings of the workspace; one that failed is tried again."""
+        self._workspace.forget_checkpoints_but({row.id for row in self._registry.rings()})
         for row in self._registry.rings():
             if row.state == "failed":
                 self._registry.set_ring_state(row.id, "running")
@@ -134,7 +150,7 @@ class RingManager:
         text = dumps(composition)
         if not own and (ring := self.find(composition)) is not None:
             return ring
-        id_ = f"{kind_of(composition)}-{secrets.token_hex(3)}"
+        id_ = _new_id(composition)
         ring = RingRow(id_, composition.stream, text, dumps(outputs), "running", None, own)
         with self._registry.change():
             self._registry.add_ring(ring)
@@ -153,11 +169,17 @@ class RingManager:
 
     def find(self, composition: Composition) -> RingRow | None:
         """The running ring that a query of this composition would share."""
-        for ring in self._registry.rings():
-            shared = ring.state == "running" and not ring.replay
-            if shared and composition_from(ring.composition) == composition:
-                return ring
-        return None
+        alike = {
+            row.id: row
+            for row in self._registry.rings()
+            if row.state == "running"
+            and not row.replay
+            and composition_from(row.composition) == composition
+        }
+        for row in alike.values():
+            if row.id not in self._rings:  # it waits for its DataFrame
+                return row
+        return None if (ring := self._balance.place(alike.values())) is None else alike[ring]
 
     def place(self, composition: Composition, stream: Stream) -> Place:
         """Where a query's predicates are evaluated, or would be in a ring of its own."""
@@ -214,8 +236,10 @@ class RingManager:
             lambda batch, rows: self._finish_batch(row.id, batch, rows),
             self._outlets,
         )
+        before = self._registry.delivered_before(row.id)
         for query in self._registry.queries(row.id):
-            dispatcher.attach(query.slot, self._sink_of(query), columns_from(query.columns))
+            columns = columns_from(query.columns)
+            dispatcher.attach(query.slot, self._sink_of(query), columns, before.get(query.slot))
         checkpoint = str(self._workspace.checkpoint(row.id))
         ring = Ring(row.id, composition, inputs, config, dispatcher, checkpoint, feeds)
         self._rings[row.id] = ring
@@ -393,6 +417,7 @@ class RingManager:
         """Strike a ring off the books; the caller stops it, outside the guard."""
         self._idle_since.pop(ring, None)
         self._generations.forget(ring)
+        self._watch.forget(ring)
         taken = self._rings.pop(ring, None)
         for part in [] if taken is None else taken.parts:
             self._epochs.close(part)
@@ -407,6 +432,22 @@ class RingManager:
                 except Exception as error:  # the supervisor must outlive whatever it sees
                     if not self._stopped.is_set():
                         self._fail(ring, f"{type(error).__name__}: {error}".split("\n")[0])
+            for decision in self._balance.decide():
+                with suppress(PenstockError):  # the rings are as before, or fail by themselves
+                    self._carry_out(decision)
+
+    def _carry_out(self, decision: RingDecision) -> None:
+        match decision:
+            case Retire(ring):
+                self.retire(ring, if_idle=True)
+            case Split() | Merge() if self._bounded:
+                pass  # its rings read what there is as fast as they can
+            case Split(ring, slots, None):
+                self.split(ring, slots)
+            case Split(ring, slots, str(to)) | Merge(ring, to, slots):
+                self.hand_slots(ring, to, slots)
+            case KeepWarm():
+                pass
 
     def _count(self, ring: Ring) -> None:
         """Of tuples that Spark reads and selects alone, Spark alone knows how many there were."""
@@ -424,10 +465,72 @@ class RingManager:
         elif not self._bounded and self._generations.may_settle(ring):
             with self._starting:
                 self._start(ring)
+        if ring.started and not self._bounded:
+            self._watch.look(ring)
+
+    def split(self, ring: str, slots: Sequence[int]) -> str:
+        """Move slots to a copy of their ring, which has all the state; the copy's id.
+
+        Nothing is lost and nothing comes twice: both go on after the same micro-batch.
+        """
+        with self._starting:
+            running = self._rings[ring]
+            delivered = running.dispatcher.delivered
+            if delivered < 0 or self._generations.is_due(running) or running.feeds is not None:
+                raise EngineError(f"ring {ring} cannot be split now")
+            copy = _new_id(running.composition)
+            with running.standing_still():
+                try:
+                    copy_checkpoint(
+                        self._workspace.checkpoint(ring), self._workspace.checkpoint(copy)
+                    )
+                    self._forget_reports(running)
+                    self._move_to_copy(running, copy, slots)
+                finally:
+                    self._start(running)
+            self.start_pending()
+            return copy
+
+    def _move_to_copy(self, ring: Ring, copy: str, slots: Sequence[int]) -> None:
+        known = {row.id: row for row in self._registry.rings(inputs=True)}
+        parts = [p for p in ring.parts if p != ring.id]
+        rows = [(known[p], replace(known[p], id=_of_copy(p, copy))) for p in (ring.id, *parts)]
+        for part in ring.parts:
+            if isinstance(planner := self._epochs.planner(part), QueuePlanner):
+                planner.keep_for(_of_copy(part, copy))
         with self.guard:
-            idle_since = self._idle_since.get(ring.id, float("inf"))
-        if time.monotonic() - idle_since > self._settings().idle_ring_s:
-            self.retire(ring.id, if_idle=True)
+            split_slots(self._registry, rows, slots, ring.dispatcher.delivered)
+            for slot in slots:
+                ring.dispatcher.detach(slot)
+            self.open(rows[0][1])
+            self._watch.moved(ring.id, copy)
+
+    def hand_slots(self, ring: str, to: str, slots: Sequence[int]) -> bool:
+        """Move slots to a ring that exists, as soon as both have read the same; False: they have
+        not in time, and all is as before."""
+        with self._starting:
+            pair = (ring, to)
+            deadline = time.monotonic() + _ALIGN_S
+            self._epochs.align(pair)
+            try:
+                while not self._stopped.wait(0.05) and time.monotonic() < deadline:
+                    with self.guard:
+                        if not (self.is_open(ring) and self.is_open(to)):
+                            return False
+                        if self._epochs.if_aligned(pair, lambda: self._hand(ring, to, slots)):
+                            return True
+            finally:
+                self._epochs.release(pair)
+                self._watch.moved(*pair)
+        return False
+
+    def _hand(self, ring: str, to: str, slots: Sequence[int]) -> None:
+        for query in self._registry.queries(ring):
+            if query.slot in slots:
+                self.attach(to, query)
+        merge_slots(self._registry, ring, to, slots)
+        for slot in slots:
+            self.detach(ring, slot)
 
     # queries and streams of rings
 
@@ -531,6 +634,7 @@ class RingManager:
 
     def _finish_batch(self, ring: str, batch: int, rows: dict[int, int]) -> None:
         self._registry.count_results(batch, rows)
+        self._watch.count(ring, rows)
         if (running := self._rings.get(ring)) is not None:
             for part in running.parts:
                 self._epochs.absorb(part)
@@ -550,8 +654,11 @@ class RingManager:
         """Wait until every ring has processed all that its source holds now."""
         self.start_pending(force=True)
         deadline = time.monotonic() + timeout
-        for rings in self._pipelines.waves(self._snapshot()):
-            self._await(rings, deadline)
+        known: set[str] = set()
+        while not known.issuperset(now := {ring.id for ring in self._snapshot()}):
+            known = now  # those that came by a split while others were waited for are waited for
+            for rings in self._pipelines.waves(self._snapshot()):
+                self._await(rings, deadline)
         self._raise_failures()
 
     def finish(self, timeout: float) -> None:
@@ -605,6 +712,7 @@ class RingManager:
                     "queries": self._registry.count_queries(row.id),
                     "state": "waiting" if waiting else row.state,
                     **({} if ring is None else self._progress(ring) | self._selection(ring)),
+                    **({} if ring is None else self._balance.figures(ring)),
                     "error": row.error,
                 }
             )
@@ -641,6 +749,16 @@ class RingManager:
             with suppress(Exception):  # Spark may be gone already; the checkpoint is what counts
                 ring.close()
         self._server.close()
+
+
+def _new_id(composition: Composition) -> str:
+    return f"{kind_of(composition)}-{secrets.token_hex(3)}"
+
+
+def _of_copy(part: str, copy: str) -> str:
+    """What a ring, or an input of one, is called in a copy of it."""
+    _, number = owner_of(part)
+    return copy if number is None else input_ring(copy, number)
 
 
 def kind_of(composition: Composition) -> str:

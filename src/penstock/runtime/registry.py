@@ -46,6 +46,10 @@ CREATE UNIQUE INDEX IF NOT EXISTS live_names ON queries (name) WHERE dropped IS 
 CREATE INDEX IF NOT EXISTS slots_by_ring ON queries (ring, added, dropped);
 CREATE INDEX IF NOT EXISTS live_by_ring ON queries (ring) WHERE dropped IS NULL;
 CREATE INDEX IF NOT EXISTS dropped_by_ring ON queries (ring, dropped) WHERE dropped IS NOT NULL;
+CREATE TABLE IF NOT EXISTS moves (
+  slot INTEGER NOT NULL, origin TEXT NOT NULL, version INTEGER NOT NULL, delivered INTEGER NOT NULL,
+  PRIMARY KEY (slot, version)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS moves_by_origin ON moves (origin, version);
 CREATE TABLE IF NOT EXISTS epochs (
   ring TEXT NOT NULL, number INTEGER NOT NULL, version INTEGER NOT NULL,
   punctuation_us INTEGER NOT NULL, clock_us INTEGER, work TEXT NOT NULL,
@@ -419,8 +423,9 @@ class Registry:
         """
         last = self.last_epoch(ring)
         sql = (
-            "SELECT spec FROM queries WHERE ring = ? AND instr(spec, '\"derived\":[{') > 0"
-            " AND (dropped IS NULL OR dropped > ?)"
+            "SELECT spec FROM queries WHERE instr(spec, '\"derived\":[{') > 0 AND ("
+            "ring = ?1 AND (dropped IS NULL OR dropped > ?2)"
+            " OR slot IN (SELECT slot FROM moves WHERE origin = ?1 AND version > ?2))"
         )
         specs = self._rows(sql, ring, 0 if last is None else last.version)
         found = {a["name"]: a for (spec,) in specs for a in json.loads(spec)["derived"]}
@@ -466,12 +471,26 @@ class Registry:
             version,
         )
         dropped = self._rows(
-            "SELECT slot FROM queries WHERE ring = ? AND dropped > ? AND dropped <= ?",
+            "SELECT slot FROM queries WHERE ring = ?1 AND dropped > ?2 AND dropped <= ?3"
+            " UNION SELECT slot FROM moves WHERE origin = ?1 AND version > ?2 AND version <= ?3",
             ring,
             since,
             version,
         )
         return [r[0] for r in added], [r[0] for r in dropped]
+
+    def origins(self, slot: int) -> list[str]:
+        """The rings that a slot was in before, the first one first."""
+        sql = "SELECT origin FROM moves WHERE slot = ? ORDER BY version"
+        return [r[0] for r in self._rows(sql, slot)]
+
+    def delivered_before(self, ring: str) -> dict[int, int]:
+        """Of slots that came with a ring's copy: the last micro-batch that the ring delivered."""
+        sql = (
+            "SELECT slot, max(m.version), m.delivered FROM moves m JOIN queries q USING (slot)"
+            " WHERE q.ring = ? AND q.dropped IS NULL GROUP BY slot"
+        )
+        return {slot: delivered for slot, _, delivered in self._rows(sql, ring)}
 
     # epochs
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -30,6 +32,28 @@ class TaskReport:
     unplaced: int = 0  # tuples with a point that is no place, where a query asks for it
     late_rows: list[pa.RecordBatch] = field(default_factory=list)
     beside: Beside = field(default_factory=Beside)
+    read_ns: int = 0  # time spent on getting tuples
+    run_ns: int = 0  # and on all of the stage, that included
+
+    def reading(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches; getting them is timed."""
+        while True:
+            begin = time.perf_counter_ns()
+            batch = next(batches, None)
+            self.read_ns += time.perf_counter_ns() - begin
+            if batch is None:
+                return
+            yield batch
+
+    def running(self, results: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What a stage makes; making it is timed, what Spark does with it is not."""
+        while True:
+            begin = time.perf_counter_ns()
+            batch = next(results, None)
+            self.run_ns += time.perf_counter_ns() - begin
+            if batch is None:
+                return
+            yield batch
 
     def send(self, config: StageConfig, number: int, part: int) -> None:
         """Tell the engine: first the rows, in pieces that the service takes, then the figures."""
@@ -51,7 +75,8 @@ class TaskReport:
         }
         whole["punctuation_us"] = self.beside.punctuation_us
         counts = {"late": self.late, "lost": self.lost, "unplaced": self.unplaced}
-        ask(config.address, "report", {**whole, **seen, **counts, "pieces": position})
+        spent = {"read_ns": self.read_ns, "run_ns": self.run_ns}
+        ask(config.address, "report", {**whole, **seen, **counts, **spent, "pieces": position})
 
     def add_sources(self, found: dict[str, DelayFacts]) -> None:
         """Take in facts by source; beyond a bound they are lumped together."""

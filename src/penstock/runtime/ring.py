@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
@@ -58,6 +59,7 @@ class Ring:
         self.planned: Generation | None = None  # what it runs, or is about to
         self._counting = threading.Lock()
         self._counted, self._uncounted = -1, 0  # the last micro-batch told; tuples still to tell
+        self._timed = -1  # the last one whose duration was told
 
     def renew(
         self,
@@ -185,7 +187,27 @@ class Ring:
             "batch_ms": took.get("triggerExecution", 0),
             "rows_per_s": rows_per_s,
             "state_rows": sum(s["numRowsTotal"] for s in last["stateOperators"]),
+            "state_bytes": sum(s["memoryUsedBytes"] for s in last["stateOperators"]),
         }
+
+    def take_durations(self) -> list[float]:
+        """Seconds of each micro-batch that ended since the last call."""
+        found = []
+        for progress in [] if self._query is None else self._query.recentProgress:
+            took = progress["durationMs"]
+            if progress["batchId"] > self._timed and "addBatch" in took:
+                self._timed = progress["batchId"]
+                found.append(took["triggerExecution"] / 1000)
+        return found
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Stop between two micro-batches; whoever is in here starts it again."""
+        with self._changing:
+            self._stop()
+            with self._counting:
+                self._count()
+            yield
 
     def take_count(self) -> int:
         """Tuples of micro-batches that ended since the last call, as Spark counts them."""

@@ -18,7 +18,11 @@ class Settings:
     """What an engine may be told.
 
     trigger_ms: pause between micro-batches. parallelism: tasks per micro-batch (None: all cores).
-    idle_ring_s: how long a ring without queries is kept warm. results_bytes: per ring, for queries
+    idle_ring_s: how long a ring without queries is kept warm; ring_pool: how many of them.
+    ring_maximum: share of the time up to which tuples keep a ring busy before it takes no more
+    queries and is split; far below it two rings become one. ring_copies: rings of one composition
+    at most (None: as many as tasks). ring_settle_s: how long rings are left alone after queries
+    have moved. results_bytes: per ring, for queries
     without a sink. sink_patience_s: how long a micro-batch waits for a sink before it quarantines
     the query. state_store: where windows are kept, rocksdb (any size) or memory (quicker, on the
     heap; both are in the checkpoint). native_queries: up to so many selections of tuples that Spark
@@ -33,6 +37,10 @@ class Settings:
     trigger_ms: int = 200
     parallelism: int | None = None
     idle_ring_s: float = 300.0
+    ring_pool: int = 8
+    ring_maximum: float = 0.8
+    ring_copies: int | None = None
+    ring_settle_s: float = 30.0
     results_bytes: int = 1024**3
     sink_patience_s: float = 30.0
     state_store: str = "rocksdb"
@@ -53,8 +61,14 @@ class Settings:
         return result
 
 
-_USER_NAMES = {"trigger": "trigger_ms", "sink_patience": "sink_patience_s"}
-_SECONDS = ("idle_ring_s", "sink_patience_s")
+_USER_NAMES = {
+    "trigger": "trigger_ms",
+    "sink_patience": "sink_patience_s",
+    "ring_settle": "ring_settle_s",
+}
+_SECONDS = ("idle_ring_s", "sink_patience_s", "ring_settle_s")
+_NUMBERS = (*_SECONDS, "ring_maximum")  # with a fraction
+_MAY_BE_ZERO = ("native_queries", "ring_pool")
 
 
 def _field(key: str) -> str:
@@ -81,9 +95,9 @@ def _value(key: str, value: OptionValue) -> OptionValue:
             raise PenstockError(f"state store {value} is not known", hint)
         return value
     try:
-        number = float(value) if name in _SECONDS else int(value)
+        number = float(value) if name in _NUMBERS else int(value)
     except ValueError:
         raise PenstockError(f"{key} = {value} is not a number", f"write {key} = 10") from None
-    if number < 0 or (number == 0 and name != "native_queries"):
+    if number < 0 or (number == 0 and name not in _MAY_BE_ZERO):
         raise PenstockError(f"{key} = {value} is not positive", f"write {key} = 10")
     return number

@@ -60,6 +60,12 @@ class Workspace:
     def forget_checkpoint(self, ring: str) -> None:
         shutil.rmtree(self.checkpoint(ring), ignore_errors=True)
 
+    def forget_checkpoints_but(self, rings: set[str]) -> None:
+        """Remove copies of checkpoints whose rings never came to be."""
+        for path in (self.path / "rings").glob("*"):
+            if path.name not in rings:
+                shutil.rmtree(path, ignore_errors=True)
+
     def results(self, ring: str) -> Path:
         return self.path / "results" / ring
 

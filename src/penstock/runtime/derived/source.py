@@ -21,7 +21,7 @@ from penstock.exchange.wire import NodeAddress, QueueRef
 from penstock.plan.catalog import Stream
 from penstock.runtime.derived.feed import punctuation_in
 from penstock.runtime.sources.beside import Beside
-from penstock.runtime.sources.planner import Work
+from penstock.runtime.sources.planner import Backlog, Horizon, Work
 
 _MOST_POSITIONS = 256  # of a micro-batch; a position holds about 1 MB at most
 _TASK_POSITIONS = 4
@@ -55,9 +55,27 @@ class QueuePlanner:
             self._begin = self._released = known.safe
         return self._begin
 
-    def next_work(self, done: dict[str, Any], consumed: set[str], parallelism: int) -> Work | None:
+    def keep_for(self, consumer: str) -> None:
+        """Have all that is kept here kept for a copy of the consumer, too."""
+        self.prepare()
+        self._client.register(self._queue, consumer, self._released)
+
+    def backlog(self, done: dict[str, Any], consumed: set[str]) -> Backlog:
         first = max(int(done.get("through", 0)), self.prepare())
-        end = self._client.next_end(self._queue, first, _MOST_POSITIONS)
+        return Backlog(first, max(0, self._client.latest(self._queue) - first), "batches")
+
+    def next_work(
+        self,
+        done: dict[str, Any],
+        consumed: set[str],
+        parallelism: int,
+        horizon: Horizon | None = None,
+    ) -> Work | None:
+        first = max(int(done.get("through", 0)), self.prepare())
+        most = _MOST_POSITIONS if horizon is None else horizon.through - first
+        if most <= 0:
+            return None
+        end = self._client.next_end(self._queue, first, min(most, _MOST_POSITIONS))
         self._release(min(first, end))
         if end <= first:
             return None

@@ -26,11 +26,38 @@ class Work:
     consumed: list[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """Up to where a ring may read for now: these items, or up to this place."""
+
+    items: frozenset[str] = frozenset()
+    through: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What a ring has read so far, and what waits at its source, in units of the source."""
+
+    done: int
+    waiting: int
+    unit: str
+
+
 class Planner(Protocol):
     remembers_items: bool
 
-    def next_work(self, done: dict[str, Any], consumed: set[str], parallelism: int) -> Work | None:
-        """The next micro-batch, or None while there is nothing new."""
+    def next_work(
+        self,
+        done: dict[str, Any],
+        consumed: set[str],
+        parallelism: int,
+        horizon: Horizon | None = None,
+    ) -> Work | None:
+        """The next micro-batch, or None while there is nothing new within the horizon."""
+        ...
+
+    def backlog(self, done: dict[str, Any], consumed: set[str]) -> Backlog:
+        """How far a ring is, and what it has not read yet."""
         ...
 
 
@@ -42,8 +69,16 @@ class FilePlanner:
     def __init__(self, options: FileOptions) -> None:
         self._options = options
 
-    def next_work(self, done: dict[str, Any], consumed: set[str], parallelism: int) -> Work | None:
+    def next_work(
+        self,
+        done: dict[str, Any],
+        consumed: set[str],
+        parallelism: int,
+        horizon: Horizon | None = None,
+    ) -> Work | None:
         new = [f for f in list_files(self._options) if f.path not in consumed]
+        if horizon is not None:
+            new = [f for f in new if f.path in horizon.items]
         chosen: list[FileInfo] = []
         size = 0
         for file in new[: self._options.max_files_per_batch]:
@@ -57,6 +92,10 @@ class FilePlanner:
             [p.to_json() for p in task] for task in split_files(chosen, self._options, parallelism)
         ]
         return Work({"pieces": pieces}, [f.path for f in chosen])
+
+    def backlog(self, done: dict[str, Any], consumed: set[str]) -> Backlog:
+        new = sum(f.path not in consumed for f in list_files(self._options))
+        return Backlog(len(consumed), new, "files")
 
 
 class GeneratorPlanner:
@@ -73,21 +112,37 @@ class GeneratorPlanner:
         self._last = last_tick(options)
         self._started_us: int | None = None
 
-    def next_work(self, done: dict[str, Any], consumed: set[str], parallelism: int) -> Work | None:
+    def next_work(
+        self,
+        done: dict[str, Any],
+        consumed: set[str],
+        parallelism: int,
+        horizon: Horizon | None = None,
+    ) -> Work | None:
         first = int(done.get("through", 0))
-        if self._last is not None:
-            end = min(first + self._step, self._last + 1)
-        else:
-            now_us = self._clock_us()
-            if self._started_us is None:
-                self._started_us = self._begin(first, now_us)
-            end = min(first + self._step, (now_us - self._started_us) // TICK_US)
+        end = min(first + self._step, self._end(first))
+        if horizon is not None:
+            end = min(end, horizon.through)
         if end <= first:
             return None
         tasks = min(parallelism, end - first)
         cuts = [first + (end - first) * i // tasks for i in range(tasks + 1)]
         pieces = [[{"first": a, "end": b}] for a, b in pairwise(cuts)]
         return Work({"pieces": pieces, "through": end}, [])
+
+    def backlog(self, done: dict[str, Any], consumed: set[str]) -> Backlog:
+        first = int(done.get("through", 0))
+        read, made = (t * TICK_US * self._options.rate // 10**6 for t in (first, self._end(first)))
+        return Backlog(read, max(0, made - read), "tuples")
+
+    def _end(self, first: int) -> int:
+        """The tick up to which there are tuples now."""
+        if self._last is not None:
+            return self._last + 1
+        now_us = self._clock_us()
+        if self._started_us is None:
+            self._started_us = self._begin(first, now_us)
+        return (now_us - self._started_us) // TICK_US
 
     def _begin(self, first: int, now_us: int) -> int:
         """When tick 0 was; a stream that is hardly behind the clock catches up with it.

@@ -1,0 +1,115 @@
+"""How much a ring has to do: its capacity value, from what was seen of it over some seconds.
+
+A micro-batch costs something by itself, whatever is in it. A ring that runs back to back is
+therefore not full: with more tuples per second each micro-batch takes more of them, and what it
+costs by itself is paid less often per tuple. What fills a ring is the time that grows with its
+tuples: b micro-batches that took B seconds of T, at least m each, make a load of (B − b·m) / T.
+
+A ring that does not keep up is over the top by as much as it would need more: if what waits grows
+by g while r is read, it would have to do (r + g) / r of what it does.
+
+A part of that is reading, which every ring of the stream pays for itself. The rest is what its
+slots make of the tuples.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a ring has done so far, at a moment: sums since it was opened.
+
+    busy_s: of its micro-batches. run_s: of its tasks in the stage, read_s of it for reading.
+    done, waiting: of its source, in the source's own units; None if nobody knows.
+    """
+
+    at_s: float
+    batches: int
+    busy_s: float
+    tuples: int = 0
+    read_s: float = 0.0
+    run_s: float = 0.0
+    done: int | None = None
+    waiting: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """capacity: the capacity value. fixed: the part of it that reading is. growth: by how much of
+    what it reads its backlog grows. tuples_per_s: over the same time."""
+
+    capacity: float = 0.0
+    fixed: float = 0.0
+    growth: float = 0.0
+    tuples_per_s: float = 0.0
+
+
+def load_between(first: Seen, last: Seen, least_s: float, tasks: int) -> Load:
+    """The load from one moment to another; least_s: what a micro-batch takes by itself.
+
+    tasks: how many of a ring's tasks run side by side.
+
+    >>> load_between(Seen(0, 0, 0), Seen(10, 5, 3.0, 1000, 2.0, 4.0), least_s=0.2, tasks=2)
+    Load(capacity=0.2, fixed=0.1, growth=0.0, tuples_per_s=100.0)
+    >>> load_between(Seen(0, 0, 0, 0, 0, 0, 0, 0), Seen(10, 5, 10, 9, 2, 4, 100, 50), 0.2, 2).growth
+    0.5
+    """
+    elapsed = last.at_s - first.at_s
+    batches = last.batches - first.batches
+    if elapsed <= 0 or not batches:
+        return Load()
+    busy = min(1.0, (last.busy_s - first.busy_s) / elapsed)
+    capacity = max(0.0, busy - batches * least_s / elapsed)
+    growth = _growth(first, last)
+    if growth > 0:
+        capacity = max(capacity, busy * (1 + growth))
+    ran, read = last.run_s - first.run_s, last.read_s - first.read_s
+    if read > 0:
+        fixed = read / tasks / elapsed
+    else:  # Spark reads: what is not the stage's
+        fixed = capacity - ran / tasks / elapsed
+    tuples = (last.tuples - first.tuples) / elapsed
+    return Load(capacity, min(max(0.0, fixed), capacity), growth, tuples)
+
+
+def _growth(first: Seen, last: Seen) -> float:
+    if None in (first.done, last.done, first.waiting, last.waiting):
+        return 0.0
+    read = (last.done or 0) - (first.done or 0)
+    more = (last.waiting or 0) - (first.waiting or 0)
+    return max(0.0, more / read) if read > 0 else 0.0
+
+
+@dataclass(slots=True)
+class LoadWatch:
+    """The last seconds of a ring, and what its micro-batches take at least.
+
+    The quickest micro-batch is one with few tuples in it; it is forgotten slowly, since a ring
+    that has grown may never be that quick again.
+    """
+
+    over_s: float = 20.0
+    least_s: float = 0.0
+    seen: deque[Seen] = field(default_factory=deque)
+
+    def add(self, seen: Seen, took_s: Iterable[float] = ()) -> None:
+        """took_s: of the micro-batches since the last call."""
+        for took in took_s:
+            self.least_s = took if not self.least_s else min(took, self.least_s * 1.01)
+        self.seen.append(seen)
+        while len(self.seen) > 2 and self.seen[1].at_s <= seen.at_s - self.over_s:
+            self.seen.popleft()
+
+    def load(self, tasks: int) -> Load:
+        if len(self.seen) < 2:
+            return Load()
+        return load_between(self.seen[0], self.seen[-1], self.least_s, tasks)
+
+    @property
+    def watched_s(self) -> float:
+        """Over how long."""
+        return self.seen[-1].at_s - self.seen[0].at_s if self.seen else 0.0

@@ -1,0 +1,126 @@
+"""What running rings have to do, looked at all the time, and as facts for the ring manager's
+decisions.
+
+Looking costs next to nothing for a ring that is idle: Spark is asked only after micro-batches.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from penstock.control.ring_load import Load, LoadWatch, Seen
+from penstock.control.rings import RingFacts, SlotFacts, apportioned
+from penstock.runtime.epochs import EpochKeeper, Spent
+from penstock.runtime.ring import Ring
+from penstock.runtime.sources.planner import Backlog
+
+_ROWS_S = 60.0  # over which results count for what a slot costs
+
+
+@dataclass(slots=True)
+class _Watched:
+    loads: LoadWatch
+    since: float  # when its slots last moved
+    batches: int = 0
+    busy_s: float = 0.0
+    backlog: Backlog | None = None
+    rows: Counter[int] = field(default_factory=Counter)  # results by slot
+    before: Counter[int] = field(default_factory=Counter)  # of the stretch before
+    turned: float = 0.0
+
+
+class RingWatch:
+    def __init__(
+        self, epochs: EpochKeeper, over_s: float = 20.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._epochs = epochs
+        self._over_s = over_s
+        self._clock = clock
+        self._rings: dict[str, _Watched] = {}
+
+    def _of(self, ring: str) -> _Watched:
+        if ring not in self._rings:
+            self._rings[ring] = _Watched(LoadWatch(self._over_s), self._clock())
+        return self._rings[ring]
+
+    def forget(self, ring: str) -> None:
+        self._rings.pop(ring, None)
+
+    def moved(self, *rings: str) -> None:
+        """Slots came or went by a decision: what was seen before is of another ring."""
+        for ring in rings:
+            self._rings[ring] = _Watched(LoadWatch(self._over_s), self._clock())
+
+    def count(self, ring: str, rows: Mapping[int, int]) -> None:
+        """Results of a micro-batch by slot."""
+        watched, now = self._of(ring), self._clock()
+        if now - watched.turned > _ROWS_S:
+            watched.before, watched.rows, watched.turned = watched.rows, Counter(), now
+        watched.rows.update(rows)
+
+    def look(self, ring: Ring) -> None:
+        """See what a ring has done since the last time."""
+        watched = self._of(ring.id)
+        took = ring.take_durations() if ring.dispatcher.batches != watched.batches else []
+        watched.batches = ring.dispatcher.batches
+        watched.busy_s += sum(took)
+        if took:
+            watched.backlog = self._backlog(ring)
+        spent = sum((self._epochs.spent(part) for part in ring.parts), Spent())
+        known = watched.backlog
+        seen = Seen(
+            self._clock(),
+            watched.batches,
+            watched.busy_s,
+            spent.tuples,
+            spent.read_ns / 1e9,
+            spent.run_ns / 1e9,
+            None if known is None else known.done,
+            None if known is None else known.waiting,
+        )
+        watched.loads.add(seen, took)
+
+    def _backlog(self, ring: Ring) -> Backlog | None:
+        found = [self._epochs.backlog(part) for part in ring.parts]
+        known = [backlog for backlog in found if backlog is not None]
+        if len(known) < len(found) or len({backlog.unit for backlog in known}) > 1:
+            return None
+        return Backlog(sum(b.done for b in known), sum(b.waiting for b in known), known[0].unit)
+
+    def load(self, ring: str, tasks: int) -> Load:
+        return Load() if ring not in self._rings else self._rings[ring].loads.load(tasks)
+
+    def backlog(self, ring: str) -> Backlog | None:
+        return None if ring not in self._rings else self._rings[ring].backlog
+
+    def facts(
+        self,
+        ring: Ring,
+        composition: str,
+        slots: Iterable[int] | int,
+        tasks: int,
+        idle_s: float,
+        portable: bool,
+    ) -> RingFacts:
+        """A ring for decisions; slots: which they are, or only how many, where that is enough."""
+        watched, load = self._of(ring.id), self.load(ring.id, tasks)
+        if isinstance(slots, int):
+            costs = (SlotFacts(-1, load.capacity - load.fixed),) if slots else ()
+        else:
+            weights = {slot: 1.0 + watched.rows[slot] + watched.before[slot] for slot in slots}
+            costs = apportioned(load.capacity, load.fixed, weights)
+        return RingFacts(
+            ring.id,
+            composition,
+            costs,
+            load.fixed,
+            load.capacity,
+            load.growth,
+            "running" if ring.active else "starting",
+            idle_s,
+            min(self._clock() - watched.since, watched.loads.watched_s),
+            portable,
+        )
