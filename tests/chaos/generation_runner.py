@@ -1,4 +1,5 @@
-"""Queries that make a ring change its plan, registered one by one: WORKSPACE INPUT OUTPUT."""
+"""Queries that make a ring change its plan, registered one by one; one moves to a copy of its ring
+on the way: WORKSPACE INPUT OUTPUT."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from pathlib import Path
 
 from tests.chaos.processes import wait_for
 
-from penstock import Engine
+from penstock import Engine, EngineError
+from penstock.runtime.query import Query
 
 QUERIES = 4
 STREAM = (
@@ -29,8 +31,19 @@ def main(workspace: str, folder: str, out: str) -> None:
                 sink = {"sink": "parquet", "path": str(Path(out) / name)}
                 query = engine.register(text, name, sink=sink)
                 wait_for(lambda query=query: query.status.rows > 0)  # the next one must not see all
+            if number == 1 and len(engine.rings()) == 1:
+                moved = engine.query("q1")
+                wait_for(lambda moved=moved: _moves(engine, moved))
         engine.await_idle(timeout=300)
         print(*(query.status.rows for query in engine.queries()), flush=True)
+
+
+def _moves(engine: Engine, query: Query) -> bool:
+    try:
+        engine._manager.split(query.status.ring, [query.slot])
+    except EngineError:  # before its first micro-batch
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -48,6 +48,21 @@ def test_slots_go_to_a_ring_with_room_the_one_with_least_to_do() -> None:
     assert maintain([*rings, ring("w", idle_s=5)], LIMITS) == [Split("a", (0,), "w")]
 
 
+def test_slots_with_state_only_go_to_a_copy_of_their_ring() -> None:
+    rings = [ring("a", 0.5, 0.5, portable=False), ring("b", 0.2, portable=False)]
+    assert maintain(rings, LIMITS) == [Split("a", (0,), None)]
+    small = [ring("a", 0.1, portable=False), ring("b", 0.1, portable=False)]
+    assert maintain(small, LIMITS) == []
+
+
+def test_there_are_no_more_copies_of_a_ring_than_allowed() -> None:
+    limits = replace(LIMITS, copies=2)
+    full = [ring("a", 0.5, 0.5, portable=False), ring("b", 0.5, 0.4, portable=False)]
+    assert maintain(full, limits) == []
+    assert place(QueryFacts("x", 0.1), full, limits) == Share("b")
+    assert maintain(full[:1], limits) == [Split("a", (0,), None)]
+
+
 def test_a_ring_that_has_just_changed_is_left_alone() -> None:
     assert maintain([ring("a", 0.5, 0.5, settled_s=29)], LIMITS) == []
     small = [ring("a", 0.1), ring("b", 0.1, settled_s=29)]

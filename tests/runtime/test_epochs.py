@@ -18,7 +18,7 @@ from penstock.plan.codec import dumps, slot_from
 from penstock.plan.specs import Composition, Output, SlotSpec, Term, WindowSpec
 from penstock.runtime.epochs import EpochKeeper, Report, RingEpochs
 from penstock.runtime.registry import Registry, RingRow
-from penstock.runtime.sources.planner import Work
+from penstock.runtime.sources.planner import Backlog, Horizon, Work
 
 SECOND = 1_000_000
 DAY_US = 86_400 * SECOND
@@ -32,7 +32,13 @@ class Items:
     def __init__(self) -> None:
         self.there: list[str] = []
 
-    def next_work(self, done: dict[str, Any], consumed: set[str], parallelism: int) -> Work | None:
+    def next_work(
+        self,
+        done: dict[str, Any],
+        consumed: set[str],
+        parallelism: int,
+        horizon: Horizon | None = None,
+    ) -> Work | None:
         new = [item for item in self.there if item not in consumed]
         return Work({"pieces": [[new[0]]]}, new[:1]) if new else None
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError
 from penstock.plan.catalog import OptionValue
 from penstock.runtime.settings import Settings
+from penstock.testing import quick_engine
 
 
 def test_lengths_of_time_may_have_a_unit() -> None:
@@ -38,3 +40,9 @@ def test_settings_that_make_no_sense_are_refused(
 ) -> None:
     with pytest.raises(PenstockError, match=message):
         Settings().changed({key: value})
+
+
+def test_every_setting_of_a_script_counts(spark: SparkSession) -> None:
+    with quick_engine(spark) as engine:
+        engine.execute("SET native_queries = 3; SET idle_ring_s = 7")
+        assert (engine.settings.native_queries, engine.settings.idle_ring_s) == (3, 7.0)

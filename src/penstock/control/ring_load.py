@@ -53,8 +53,8 @@ def load_between(first: Seen, last: Seen, least_s: float, tasks: int) -> Load:
 
     tasks: how many of a ring's tasks run side by side.
 
-    >>> load_between(Seen(0, 0, 0), Seen(10, 5, 3.0, 1000, 2.0, 4.0), least_s=0.2, tasks=2)
-    Load(capacity=0.2, fixed=0.1, growth=0.0, tuples_per_s=100.0)
+    >>> load_between(Seen(0, 0, 0), Seen(10, 5, 3.75, 1000, 2.5, 4.0), 0.25, 2)
+    Load(capacity=0.25, fixed=0.125, growth=0.0, tuples_per_s=100.0)
     >>> load_between(Seen(0, 0, 0, 0, 0, 0, 0, 0), Seen(10, 5, 10, 9, 2, 4, 100, 50), 0.2, 2).growth
     0.5
     """

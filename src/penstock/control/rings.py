@@ -151,7 +151,7 @@ def apportioned(busy: float, fixed: float, weights: Mapping[int, float]) -> tupl
     total = sum(weights.values())
     shared = max(0.0, busy - fixed)
     return tuple(
-        SlotFacts(slot, round(shared * weight / total, 12) if total else 0.0)
+        SlotFacts(slot, round(shared * (weight / total), 12) if total else 0.0)
         for slot, weight in weights.items()
     )
 

@@ -37,6 +37,7 @@ class Balance:
         self._settings = settings
         self._tasks = tasks
         self._decided = 0.0
+        self._notes: dict[str, str] = {}
 
     @property
     def _limits(self) -> Limits:
@@ -67,6 +68,7 @@ class Balance:
             return []
         self._decided = now
         running = dict(self._rings)
+        self._notes = {ring: note for ring, note in self._notes.items() if ring in running}
         rows = [row for row in self._registry.rings() if row.id in running]
         alike = Counter(_group(row) for row in rows)
         maximum = self._limits.maximum
@@ -94,6 +96,10 @@ class Balance:
             _is_portable(ring),
         )
 
+    def note(self, ring: str, what: str) -> None:
+        """Remember the last thing that was decided on a ring, for SHOW RINGS."""
+        self._notes[ring] = what
+
     def figures(self, ring: Ring) -> dict[str, Any]:
         """What SHOW RINGS tells of a ring's load."""
         load, backlog = self._watch.load(ring.id, self._tasks()), self._watch.backlog(ring.id)
@@ -101,6 +107,7 @@ class Balance:
             "capacity": round(load.capacity, 3),
             "tuples_per_s": load.tuples_per_s,
             "backlog": None if backlog is None else f"{backlog.waiting:,} {backlog.unit}",
+            "note": self._notes.get(ring.id),
         }
 
 

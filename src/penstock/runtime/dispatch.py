@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, Protocol, TypeGuard
@@ -125,6 +126,7 @@ class Dispatcher:
     after: dict[int, int] = field(default_factory=dict)  # micro-batches that others delivered
     guard: threading.Lock = field(default_factory=threading.Lock)
     stopping: threading.Event = field(default_factory=threading.Event)
+    turn: threading.Lock = field(default_factory=threading.Lock)  # of a micro-batch, or of a stop
     batches: int = 0
     delivered: int = -1  # the last micro-batch of this process
 
@@ -145,11 +147,30 @@ class Dispatcher:
             self.after.pop(slot, None)
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        results = unpacked(frame.toArrow())
-        self._feed(results, batch)
-        self.batches += 1
-        self.finish(batch, self._dispatch(results, batch) if results.num_rows else {})
-        self.delivered = batch
+        if not self.turn.acquire(blocking=False):
+            raise InterruptedError("the ring stops")  # it runs again
+        try:
+            results = unpacked(frame.toArrow())
+            self._feed(results, batch)
+            self.batches += 1
+            self.finish(batch, self._dispatch(results, batch) if results.num_rows else {})
+            self.delivered = batch
+        finally:
+            self.turn.release()
+
+    @contextmanager
+    def between_batches(self, patience_s: float) -> Iterator[None]:
+        """Let no micro-batch begin to be delivered, once the one that is has ended.
+
+        After so long it is not waited for: its results come again.
+        """
+        self.stopping.set()
+        held = self.turn.acquire(timeout=patience_s)
+        try:
+            yield
+        finally:
+            if held:
+                self.turn.release()
 
     def _feed(self, results: pa.Table, batch: int) -> None:
         """Pass on what a derived stream's ring makes, for its only query; or that it made nothing.

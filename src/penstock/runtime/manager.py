@@ -433,8 +433,11 @@ class RingManager:
                     if not self._stopped.is_set():
                         self._fail(ring, f"{type(error).__name__}: {error}".split("\n")[0])
             for decision in self._balance.decide():
-                with suppress(PenstockError):  # the rings are as before, or fail by themselves
+                try:
                     self._carry_out(decision)
+                except Exception as error:  # the rings are as before, or fail by themselves
+                    self._balance.note(decision.ring, first_cause(str(error)))
+                    self._watch.moved(decision.ring)
 
     def _carry_out(self, decision: RingDecision) -> None:
         match decision:
@@ -504,6 +507,8 @@ class RingManager:
                 ring.dispatcher.detach(slot)
             self.open(rows[0][1])
             self._watch.moved(ring.id, copy)
+            self._balance.note(ring.id, f"{len(slots)} queries went to {copy}")
+            self._balance.note(copy, f"split from {ring.id}")
 
     def hand_slots(self, ring: str, to: str, slots: Sequence[int]) -> bool:
         """Move slots to a ring that exists, as soon as both have read the same; False: they have
@@ -531,6 +536,7 @@ class RingManager:
         merge_slots(self._registry, ring, to, slots)
         for slot in slots:
             self.detach(ring, slot)
+        self._balance.note(to, f"took {len(slots)} queries of {ring}")
 
     # queries and streams of rings
 

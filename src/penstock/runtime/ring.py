@@ -23,6 +23,7 @@ from penstock.runtime.dispatch import Dispatcher
 from penstock.runtime.session import ring_settings
 
 _START_S = 15.0
+_DELIVERED_S = 5.0  # that a stop waits for the results of a micro-batch
 # what a loaded machine or a dying worker does; the checkpoint makes trying again safe
 _TRANSIENT = re.compile(
     r"failed to connect back|worker exited unexpectedly|Connection reset|Broken pipe"
@@ -104,6 +105,7 @@ class Ring:
             results = ring_frame(
                 session, self.composition, self.inputs, self._config, frames, generation
             )
+            self.dispatcher.stopping.clear()
             self._query = (
                 results.writeStream.queryName(f"penstock-{self.id}")
                 .outputMode("append")
@@ -113,7 +115,6 @@ class Ring:
                 .start()
             )
             self._stopping = False
-            self.dispatcher.stopping.clear()
             self._counted = -1
             self.generation = generation
 
@@ -276,9 +277,9 @@ class Ring:
 
     def _stop(self) -> None:
         self._stopping = True
-        self.dispatcher.stopping.set()
         if self._query is not None:
-            self._query.stop()
+            with self.dispatcher.between_batches(_DELIVERED_S):
+                self._query.stop()
 
 
 def first_cause(text: str) -> str:

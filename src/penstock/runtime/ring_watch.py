@@ -64,10 +64,11 @@ class RingWatch:
     def look(self, ring: Ring) -> None:
         """See what a ring has done since the last time."""
         watched = self._of(ring.id)
-        took = ring.take_durations() if ring.dispatcher.batches != watched.batches else []
-        watched.batches = ring.dispatcher.batches
-        watched.busy_s += sum(took)
+        ended = ring.dispatcher.batches  # Spark tells how long they took a moment later
+        took = ring.take_durations() if ended != watched.batches else []
         if took:
+            watched.batches = ended
+            watched.busy_s += sum(took)
             watched.backlog = self._backlog(ring)
         spent = sum((self._epochs.spent(part) for part in ring.parts), Spent())
         known = watched.backlog
@@ -108,7 +109,8 @@ class RingWatch:
         """A ring for decisions; slots: which they are, or only how many, where that is enough."""
         watched, load = self._of(ring.id), self.load(ring.id, tasks)
         if isinstance(slots, int):
-            costs = (SlotFacts(-1, load.capacity - load.fixed),) if slots else ()
+            lump = SlotFacts(-1, load.capacity - load.fixed)
+            costs: tuple[SlotFacts, ...] = (lump,) if slots else ()
         else:
             weights = {slot: 1.0 + watched.rows[slot] + watched.before[slot] for slot in slots}
             costs = apportioned(load.capacity, load.fixed, weights)

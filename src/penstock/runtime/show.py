@@ -87,14 +87,16 @@ def show_regions(engine: Engine) -> Table:
 
 def show_rings(engine: Engine) -> Table:
     columns = (
-        "ring", "kind", "stream", "queries", "selection", "state", "batch", "batch_ms",
-        "rows_per_s", "state_rows", "error",
+        "ring", "kind", "stream", "queries", "selection", "state", "capacity", "batch", "batch_ms",
+        "rows_per_s", "backlog", "state_rows", "state_bytes", "note", "error",
     )  # fmt: skip
-    rows = [tuple(_short(ring.get(c)) for c in columns) for ring in engine.rings()]
+    rows = [tuple(_short(c, ring.get(c)) for c in columns) for ring in engine.rings()]
     return columns, rows
 
 
-def _short(value: Any) -> Any:
+def _short(column: str, value: Any) -> Any:
+    if column == "capacity":
+        return share(value)
     return round(value) if isinstance(value, float) else value
 
 

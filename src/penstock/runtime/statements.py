@@ -354,10 +354,11 @@ def _explain(script: _Script, statement: Explain) -> Action:
 def _set(script: _Script, statement: SetOption) -> Action:
     engine, draft, option = script.engine, script.draft, statement.option
     if statement.stream is None:
-        changed = engine.settings.changed({option.key: option.value})
+        change = {option.key: option.value}
+        engine.settings.changed(change)  # refused before anything is done
 
         def act() -> Answer:
-            engine.settings = changed
+            engine.settings = engine.settings.changed(change)
             return Answer(f"{option.key} = {option.value}")
 
         return act
