@@ -10,7 +10,8 @@ from tests.plan.streams import bound
 
 from penstock.plan.compose import compose
 from penstock.plan.disorder import ESTIMATORS, chosen_estimator
-from penstock.plan.explain import Company, Sharing, explain_query
+from penstock.plan.explain import explain_query
+from penstock.plan.explain_ring import Company, Sharing, ring_lines
 from penstock.schema import Schema
 
 
@@ -179,3 +180,23 @@ def test_explain_says_whether_sources_wait_for_each_other() -> None:
     mixed = "per room: windows mix sources and wait for the slowest"
     assert disorder("DRATIO 1% PER room", group_by="id")[1:] == [mixed]
     assert disorder("DRATIO 1% PER room", group_by="id", estimator="max")[2:] == [mixed]
+
+
+def test_explain_says_what_a_ring_computes_and_with_whom_it_is_shared() -> None:
+    text = "SELECT room, max(temp), room AS r FROM Sensors [RANGE 1 MINUTE] GROUP BY room"
+    [query] = bound(text)
+    assert ring_lines(query, None) == [
+        "computes  room, max(temp) of Sensors by room",
+        "ring      a new one: no running query has this composition",
+    ]
+    six = Sharing("window-1", 6, {}, ("a", "b", "c", "d"), runs=True)
+    assert ring_lines(query, six)[1:] == [
+        "ring      window-1; queries in it: 6",
+        "shared    with a, b, c, d and 1 more",
+    ]
+    assert ring_lines(query, replace(six, queries=1, others=()))[1:] == [
+        "ring      window-1; queries in it: 1"
+    ]
+    assert ring_lines(query, replace(six, queries=1, others=("a",), runs=False))[2:] == [
+        "shared    with a"
+    ]

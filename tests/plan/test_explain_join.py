@@ -6,8 +6,8 @@ import pytest
 from tests.plan.streams import bound
 
 from penstock.plan.compose import compose
-from penstock.plan.explain import Sharing
 from penstock.plan.explain_join import JoinCosts, explain_join
+from penstock.plan.explain_ring import Sharing
 from penstock.schema import Schema
 
 COSTS = JoinCosts(0.5, assumed=True, with_bits=3.5, without_bits=3.5)
@@ -39,6 +39,7 @@ keeps     A: temp
 residual  A.temp < size(C.tags)
 costs     per tuple 3.5 with bit vectors, 3.5 without, at selectivity 0.5 (assumed)
 outputs   id int
+computes  A.id, A.temp of Sensors, Doors, Tagged
 ring      a new one: no running query has this composition
 note      Tagged has no RANGE: its join state grows without bound"""
 
@@ -75,6 +76,7 @@ keeps     A: id
           B: id, open
           C: id, ok
 outputs   id int
+computes  A.id of Doors, Doors, Sensors
 ring      join-7; queries in it: 2"""
 
 
@@ -103,6 +105,7 @@ costs     per tuple 2.25 with bit vectors, 3.12 without, at selectivity 0.125 (s
 window    RANGE 5 minutes SLIDE 1 minute: Spark aggregates the combinations of each window
 outputs   id int
 having    count(*) > 1
+computes  W.word, count(*) of Sensors, Words by W.word
 ring      a new one: no running query has this composition"""
 
 

@@ -18,7 +18,7 @@ from penstock.plan.codec import dumps, slot_from
 from penstock.plan.specs import Composition, Output, SlotSpec, Term, WindowSpec
 from penstock.runtime.epochs import EpochKeeper, Report, RingEpochs
 from penstock.runtime.registry import Registry, RingRow
-from penstock.runtime.sources.planner import Backlog, Horizon, Work
+from penstock.runtime.sources.planner import Horizon, Work
 
 SECOND = 1_000_000
 DAY_US = 86_400 * SECOND

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.plan.codec import dumps, slot_from
-from penstock.plan.explain import Company, Sharing
+from penstock.plan.explain_ring import Company, Sharing
 from penstock.plan.specs import Attribute, Interval, SlotSpec, Term, ValueSet, WindowSpec
 from penstock.plan.valuesets import compare
 from penstock.runtime.registry import Registry
@@ -39,7 +39,9 @@ def test_queries_that_compare_the_same_attribute_are_counted(registry: Registry)
     registry.drop_query(register(registry, "dropped", ("temp", HOT)))
     terms = (Term((("temp", HOT),)), Term((("room", HALL),)))
     company = {("temp", HOT): Company(1, 1), ("room", HALL): Company(1, 0)}
-    assert sharing_of(registry, "r", terms, own) == Sharing("r", 4, company)
+    assert sharing_of(registry, "r", terms, own) == Sharing(
+        "r", 4, company, ("same", "other", "longer name"), True
+    )
     with_own = {("temp", HOT): Company(2, 1), ("room", HALL): Company(2, 0)}
     assert sharing_of(registry, "r", terms, None).company == with_own
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from penstock.geometry import from_hex, outlined
@@ -12,27 +11,10 @@ from penstock.plan.bound import BoundQuery
 from penstock.plan.catalog import Stream
 from penstock.plan.composed import Composed
 from penstock.plan.disorder import BY_RATIO, chosen_estimator
+from penstock.plan.explain_ring import Company, Sharing, ring_lines
 from penstock.plan.spatial import told
 from penstock.plan.specs import Composition, FenceRelation, FenceTest, Interval, ValueSet
 from penstock.schema import Schema
-
-
-@dataclass(frozen=True, slots=True)
-class Company:
-    """How many other queries compare an attribute: with the same set, with another one."""
-
-    same: int
-    other: int
-
-
-@dataclass(frozen=True, slots=True)
-class Sharing:
-    """A running ring of the same composition, how many queries are in it, and what they share."""
-
-    ring: str
-    queries: int
-    company: Mapping[tuple[str, ValueSet], Company]  # of each attribute or geofence with its set
-
 
 # Where predicates are evaluated: the source's reader, mapInArrow, or Spark's own code.
 Place = Literal["reader", "stage", "spark"]
@@ -115,11 +97,7 @@ def result_lines(query: BoundQuery, outputs: Schema, sharing: Sharing | None) ->
     lines = [f"outputs   {names}"]
     if query.having is not None:
         lines.append(f"having    {render(query.having)}")
-    if sharing is None:
-        lines.append("ring      a new one: no running query has this composition")
-    else:
-        lines.append(f"ring      {sharing.ring}; queries in it: {sharing.queries}")
-    return lines + [f"note      {note}" for note in query.notes]
+    return lines + ring_lines(query, sharing) + [f"note      {note}" for note in query.notes]
 
 
 def _window_lines(query: BoundQuery, composed: Composed) -> list[str]:

@@ -10,7 +10,6 @@ from penstock.plan.bound import BoundQuery, BoundStream
 from penstock.plan.composed import Composed
 from penstock.plan.explain import (
     Place,
-    Sharing,
     disorder_lines,
     duration,
     labelled,
@@ -18,6 +17,7 @@ from penstock.plan.explain import (
     source_lines,
 )
 from penstock.plan.explain_chain import chain_lines
+from penstock.plan.explain_ring import Sharing
 from penstock.plan.specs import Composition, Join
 from penstock.schema import Schema
 

@@ -34,7 +34,7 @@ from penstock.plan.catalog import (
 from penstock.plan.codec import columns_from, dump_columns, dumps
 from penstock.plan.compose import compose
 from penstock.plan.composed import Composed
-from penstock.plan.explain import Sharing, explain_query
+from penstock.plan.explain import explain_query
 from penstock.plan.input_order import with_ordered_inputs
 from penstock.plan.result_columns import shown_schema
 from penstock.plan.specs import SlotSpec
@@ -50,7 +50,7 @@ from penstock.runtime.query import Query, QueryStatus, query_status
 from penstock.runtime.registry import ALONE, REPLAY, QueryRow, Registry
 from penstock.runtime.session import active_session, check_session, driver_host, start_spark
 from penstock.runtime.settings import Settings
-from penstock.runtime.sharing import sharing_of
+from penstock.runtime.sharing import joint, sharing_of
 from penstock.runtime.sinks.files import FileSink
 from penstock.runtime.sinks.live import Subscribers, Subscription
 from penstock.runtime.sinks.log import ResultLog
@@ -538,9 +538,8 @@ class Engine:
             ring = next(r for r in self.registry.rings() if r.id == own)
         if composition.join is not None:
             figures = None if ring is None else self._manager.join_figures(ring.id)
-            count = 0 if ring is None else self.registry.count_queries(ring.id)
-            joint = None if ring is None else Sharing(ring.id, count, {})
-            return explain_join_plan(plan.bound, plan.composed, plan.outputs, joint, figures)
+            sharing = None if ring is None else joint(self.registry, ring.id, slot)
+            return explain_join_plan(plan.bound, plan.composed, plan.outputs, sharing, figures)
         stream = readable(plan.bound.source.stream, self.workspace)
         terms = plan.composed.terms
         sharing = None if ring is None else sharing_of(self.registry, ring.id, terms, slot)

@@ -363,6 +363,14 @@ class Registry:
         sql = "SELECT count(*) FROM queries WHERE ring = ? AND dropped IS NULL"
         return int(self._rows(sql, ring)[0][0])
 
+    def names_in(self, ring: str, besides: int | None, most: int) -> list[str]:
+        """Names of some live queries of a ring, one slot aside."""
+        sql = (
+            "SELECT name FROM queries WHERE ring = ? AND dropped IS NULL AND slot IS NOT ?"
+            " ORDER BY slot LIMIT ?"
+        )
+        return [r[0] for r in self._rows(sql, ring, besides, most)]
+
     def count_specs(
         self, ring: str, text: str, longer: str, besides: int | None
     ) -> tuple[int, int]:

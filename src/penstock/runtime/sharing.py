@@ -6,9 +6,11 @@ search through the texts, some tenths of a second for 100,000 of them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from penstock.plan.codec import attribute_text, comparison_text, fence_text, point_text
-from penstock.plan.explain import Company, Sharing
-from penstock.plan.specs import Term
+from penstock.plan.explain_ring import NAMED, Company, Sharing
+from penstock.plan.specs import Term, ValueSet
 from penstock.runtime.registry import Registry
 
 
@@ -30,4 +32,16 @@ def sharing_of(
     for pair, (attribute, comparison) in asked.items():
         comparing, same = registry.count_specs(ring, attribute, comparison, besides)
         company[pair] = Company(same, comparing - same)
-    return Sharing(ring, registry.count_queries(ring), company)
+    return joint(registry, ring, besides, company)
+
+
+def joint(
+    registry: Registry,
+    ring: str,
+    besides: int | None,
+    company: Mapping[tuple[str, ValueSet], Company] | None = None,
+) -> Sharing:
+    """A ring with the names of some of its queries."""
+    others = registry.names_in(ring, besides, NAMED)
+    queries = registry.count_queries(ring)
+    return Sharing(ring, queries, company or {}, tuple(others), besides is not None)

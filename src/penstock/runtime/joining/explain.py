@@ -8,8 +8,9 @@ from statistics import fmean
 from penstock.control.join_costs import StepCosts, biht_cost, mjoin_cost
 from penstock.plan.bound import BoundQuery
 from penstock.plan.composed import Composed
-from penstock.plan.explain import Place, Sharing
+from penstock.plan.explain import Place
 from penstock.plan.explain_join import JoinCosts, explain_join
+from penstock.plan.explain_ring import Sharing
 from penstock.runtime.compile import runs_in_reader
 from penstock.runtime.joining.monitor import JoinFigures
 from penstock.schema import Schema

@@ -1,0 +1,59 @@
+"""EXPLAIN of a ring: what is computed there for everybody in it, and who that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.language.render import render
+from penstock.plan.bound import BoundQuery
+from penstock.plan.specs import ValueSet
+
+NAMED = 4  # queries that EXPLAIN names
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """How many other queries compare an attribute: with the same set, with another one."""
+
+    same: int
+    other: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """A running ring of the same composition, how many queries are in it, and what they share.
+
+    others: some of their names, without the query's own; runs: whether it is one of them itself.
+    """
+
+    ring: str
+    queries: int
+    company: Mapping[tuple[str, ValueSet], Company]  # of each attribute or geofence with its set
+    others: tuple[str, ...] = ()
+    runs: bool = False
+
+
+def ring_lines(query: BoundQuery, sharing: Sharing | None) -> list[str]:
+    """Which ring, with whom, and what makes others share it."""
+    lines = [f"computes  {_composition(query)}"]
+    if sharing is None:
+        return [*lines, "ring      a new one: no running query has this composition"]
+    lines.append(f"ring      {sharing.ring}; queries in it: {sharing.queries}")
+    if sharing.others:
+        lines.append(f"shared    with {_named(sharing)}")
+    return lines
+
+
+def _composition(query: BoundQuery) -> str:
+    """What queries must have in common; in which words and order does not matter."""
+    items = ", ".join(dict.fromkeys(render(item.expr) for item in query.items))
+    streams = ", ".join(given.stream.name for given in query.inputs)
+    keys = ", ".join(dict.fromkeys(render(key) for key in query.keys))
+    text = f"{items} of {streams}" + (f" by {keys}" if keys else "")
+    return text.replace("`", "")
+
+
+def _named(sharing: Sharing) -> str:
+    more = sharing.queries - sharing.runs - len(sharing.others)
+    return ", ".join(sharing.others) + (f" and {more} more" if more > 0 else "")
