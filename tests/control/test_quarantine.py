@@ -13,10 +13,11 @@ from penstock.control.quarantine import (
     after_failure,
     after_success,
     in_words,
+    resumed,
     route,
 )
 
-PATIENCE = Patience(failures=3, first_s=10, longest_s=60, tries=4)
+PATIENCE = Patience(first_s=10, longest_s=60, tries=4)
 
 
 def failing(health: Health, times: int, now_s: float = 0.0) -> Health:
@@ -25,21 +26,14 @@ def failing(health: Health, times: int, now_s: float = 0.0) -> Health:
     return health
 
 
-def test_failures_in_a_row_lead_to_quarantine_and_a_success_forgives_them() -> None:
-    assert failing(WELL, 2).state == "well"
-    assert failing(WELL, 3).state == "quarantined"
-    assert failing(after_success(failing(WELL, 2)), 2).state == "well"
-    assert in_words(failing(WELL, 2), 0) == "failed 2 times in a row"
-    assert in_words(WELL, 0) == "well"
-
-
-def test_one_failure_is_enough_by_default() -> None:
+def test_one_failure_is_enough() -> None:
     health = after_failure(WELL, "blocked", 5.0, Patience())
     assert (health.state, health.retry_at_s) == ("quarantined", 15.0)
+    assert (in_words(health, 9.0), in_words(WELL, 9.0)) == ("tried again in 6 s", "well")
 
 
 def test_each_try_in_vain_doubles_the_pause_up_to_the_longest_and_the_last_ends_it() -> None:
-    health, now_s, pauses = failing(WELL, 3), 0.0, []
+    health, now_s, pauses = failing(WELL, 1), 0.0, []
     while health.retry_at_s is not None:
         pauses.append(health.retry_at_s - now_s)
         assert route(health, health.retry_at_s - 0.1, is_stuck=False) == "aside"
@@ -53,13 +47,13 @@ def test_each_try_in_vain_doubles_the_pause_up_to_the_longest_and_the_last_ends_
 
 
 def test_a_success_releases_and_the_next_quarantine_begins_anew() -> None:
-    health = failing(failing(WELL, 3), 2, now_s=100)
+    health = failing(failing(WELL, 1), 2, now_s=100)
     assert after_success(health) == WELL
-    assert failing(after_success(health), 3, now_s=200).retry_at_s == 210
+    assert failing(after_success(health), 1, now_s=200).retry_at_s == 210
 
 
 def test_what_was_given_up_stays_so_whoever_answers_late() -> None:
-    given_up = failing(WELL, 3 + PATIENCE.tries)
+    given_up = failing(WELL, 1 + PATIENCE.tries)
     assert given_up.given_up
     assert after_success(given_up) == given_up
 
@@ -69,9 +63,18 @@ def test_an_expression_is_not_tried_again() -> None:
     assert health.given_up
 
 
+def test_whoever_was_given_up_gets_all_tries_again_when_the_user_says_so() -> None:
+    health = resumed(failing(WELL, 1 + PATIENCE.tries), 500.0)
+    assert route(health, 500.0, is_stuck=False) == "try"
+    assert route(health, 500.0, is_stuck=True) == "aside"
+    assert failing(health, 1, now_s=500).retry_at_s == 520
+    assert failing(health, PATIENCE.tries).given_up
+    assert resumed(WELL, 500.0) == WELL
+
+
 def test_nothing_is_tried_while_a_call_has_not_returned() -> None:
     assert route(WELL, 0.0, is_stuck=True) == "aside"
-    assert route(failing(WELL, 3), 1e9, is_stuck=True) == "aside"
+    assert route(failing(WELL, 1), 1e9, is_stuck=True) == "aside"
 
 
 def test_without_tries_only_the_user_ends_a_quarantine() -> None:
@@ -87,11 +90,9 @@ def test_a_ring_that_fails_in_passing_is_started_again_like_a_sink_is_called_aga
     assert paused_s == 15.5
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"failures": 0}, {"tries": -1}, {"first_s": 0}, {"first_s": 9, "longest_s": 8}]
-)
+@pytest.mark.parametrize("wrong", [{"tries": -1}, {"first_s": 0}, {"first_s": 9, "longest_s": 8}])
 def test_impossible_patience_is_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"failure|pause"):
+    with pytest.raises(ValueError, match=r"tries|pause"):
         Patience(**wrong)  # type: ignore[arg-type]
 
 
@@ -109,8 +110,7 @@ def test_whatever_happens_pauses_are_bounded_and_only_a_success_makes_well(event
             health, since_ok = after_success(health), 0
         else:
             health, since_ok = after_failure(health, event, now_s, PATIENCE), since_ok + 1
-        assert health.failures == since_ok
-        assert (health.state == "well") == (since_ok < PATIENCE.failures)
+        assert (health.state == "well") == (since_ok == 0)
         assert health.tries <= PATIENCE.tries
         if health.retry_at_s is not None:
             assert PATIENCE.first_s <= health.retry_at_s - now_s <= PATIENCE.longest_s

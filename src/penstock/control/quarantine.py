@@ -1,19 +1,19 @@
 """Who is kept apart after a failure, when it is tried again, and when nobody tries any more.
 
-It is the same for a query whose sink fails and for a ring that fails in passing: so many failures
-in a row put it into quarantine; after a pause that doubles from try to try it gets one chance; a
-success ends the quarantine and is the only thing that does, since a sink that fails every second
-time is no better than one that always fails. While it is in quarantine, a query's results go to the
-workspace, and the others of its ring do not notice.
+It is the same for a query whose sink fails and for a ring that fails in passing: a failure puts it
+into quarantine; after a pause that doubles from try to try it gets one chance; a success ends the
+quarantine and is the only thing that does. One failure is enough: what it concerns has to wait, and
+whatever comes after it, for the order's sake. While it is in quarantine, a query's results go to
+the workspace, and the others of its ring do not notice.
 
 A call that has not returned is no failure of a new try: until it returns there is no chance at all.
-An error in an expression comes again with the next tuple of its kind and stops a whole ring, so it
-is not tried again by itself.
+An error in an expression comes again with the next tuple of its kind, so it is not tried again by
+itself.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 # raised: an error; blocked: no answer in time; expression: of the query's own computation
@@ -25,19 +25,18 @@ _MOST_DOUBLINGS = 60  # beyond, any cap is reached
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """What the user allows: failures in a row up to the quarantine, and how it is tried again.
+    """How the user wants it tried again.
 
     first_s, longest_s: the pause before the first try, and the longest. tries: 0 for none.
     """
 
-    failures: int = 1
     first_s: float = 10.0
     longest_s: float = 600.0
     tries: int = 8
 
     def __post_init__(self) -> None:
-        if self.failures < 1 or self.tries < 0:
-            raise ValueError("quarantine comes after 1 failure or more, 0 tries or more follow")
+        if self.tries < 0:
+            raise ValueError(f"{self.tries} tries after a failure")
         if not 0 < self.first_s <= self.longest_s:
             raise ValueError(f"first pause {self.first_s} s, longest {self.longest_s} s")
 
@@ -54,12 +53,11 @@ class Patience:
 class Health:
     """How a query's sink, or a ring, is doing.
 
-    failures: in a row. tries: in vain since the quarantine began. retry_at_s: when the next chance
-    comes; None in a quarantine that nobody ends but the user.
+    tries: in vain since the quarantine began. retry_at_s: when the next chance comes; None in a
+    quarantine that nobody ends but the user.
     """
 
     state: Literal["well", "quarantined"] = "well"
-    failures: int = 0
     tries: int = 0
     retry_at_s: float | None = None
 
@@ -73,16 +71,15 @@ WELL = Health()
 
 def after_failure(health: Health, failure: Failure, now_s: float, patience: Patience) -> Health:
     """Health after a call, or a run, that failed."""
-    if health.state == "well":
-        failures = health.failures + 1
-        if failure != "expression" and failures < patience.failures:
-            return replace(health, failures=failures)
-        tries = 0
-    else:
-        failures, tries = health.failures + 1, health.tries + 1
+    tries = 0 if health.state == "well" else health.tries + 1
     again = failure != "expression" and tries < patience.tries
     retry_at_s = now_s + patience.pause_s(tries) if again else None
-    return Health("quarantined", failures, tries, retry_at_s)
+    return Health("quarantined", tries, retry_at_s)
+
+
+def resumed(health: Health, now_s: float) -> Health:
+    """Health after the user asked for a try: it comes at once, and others follow if it fails."""
+    return health if health.state == "well" else Health("quarantined", 0, now_s)
 
 
 def after_success(health: Health) -> Health:
@@ -109,7 +106,7 @@ def in_words(health: Health, now_s: float) -> str:
     'not tried again by itself'
     """
     if health.state == "well":
-        return f"failed {health.failures} times in a row" if health.failures else "well"
+        return "well"
     if health.retry_at_s is None:
         return "not tried again by itself"
     return f"tried again in {max(0.0, health.retry_at_s - now_s):.0f} s"
