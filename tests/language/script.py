@@ -11,6 +11,7 @@ from penstock.language.ast import (
     Drop,
     Explain,
     Option,
+    Resume,
     Select,
     SelectItem,
     SetOption,
@@ -41,6 +42,8 @@ def show(statement: Statement) -> str:
             return f"{_select(select)}{_sink(sink)}"
         case Drop(what, name, cascade):
             return f"DROP {what} {quote_name(name)}{' CASCADE' if cascade else ''}"
+        case Resume(name):
+            return f"RESUME QUERY {quote_name(name)}"
         case Show(what):
             return f"SHOW {what}"
         case Describe(name):

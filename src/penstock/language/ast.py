@@ -276,6 +276,14 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
+class Resume:
+    """`RESUME QUERY name`: try it again now."""
+
+    name: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class Show:
     what: OneOf["streams", "regions", "queries", "rings", "exchange"]
     span: Span = _span()
@@ -312,6 +320,7 @@ Statement = (
     | CreateQuery
     | BareSelect
     | Drop
+    | Resume
     | Show
     | Describe
     | Explain

@@ -16,6 +16,7 @@ from penstock.language.ast import (
     Drop,
     Explain,
     Option,
+    Resume,
     Select,
     SetOption,
     Show,
@@ -228,6 +229,14 @@ def _drop(cursor: Cursor, _script: str) -> Drop:
             return Drop("query", name, cascade, span)
 
 
+def _resume(cursor: Cursor, _script: str) -> Resume:
+    cursor.expect("RESUME")
+    cursor.expect("QUERY")
+    name = _plain_name(cursor, "a name after RESUME QUERY")
+    cursor.finish()
+    return Resume(name, span_of(cursor.tokens))
+
+
 def _show(cursor: Cursor, _script: str) -> Show:
     cursor.expect("SHOW")
     match cursor.expect("STREAMS", "REGIONS", "QUERIES", "RINGS", "EXCHANGE").upper:
@@ -297,6 +306,7 @@ _STATEMENTS: dict[str, Callable[[Cursor, str], Statement]] = {
     "SELECT": _bare_select,
     "CREATE": _create,
     "DROP": _drop,
+    "RESUME": _resume,
     "SHOW": _show,
     "DESCRIBE": _describe,
     "DESC": _describe,

@@ -31,6 +31,13 @@ SHOW STREAMS; show queries; SHOW /* in */ RINGS; SHOW EXCHANGE; DESCRIBE s; desc
 -- is: CREATE REGIONS Zones FROM 'zones.csv' WITH ('geometry' = 'wkt', 'planar' = TRUE); SHOW regions; DROP regions Zones CASCADE
 CREATE REGIONS Zones FROM 'zones.csv' WITH (geometry = 'wkt', planar = true); show regions; DROP REGIONS Zones CASCADE
 
+-- ok: a query is tried again
+-- is: RESUME QUERY a
+resume query a;
+
+-- fail 1:8: expected QUERY
+RESUME STREAM a
+
 -- fail 1:27: regions come from a file
 CREATE REGIONS Zones FROM z
 
