@@ -5,6 +5,8 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.plan.specs import Shown
-from penstock.runtime.dispatch import CallbackSink, Dispatcher, Outlets, Share
+from penstock.runtime.dispatch import Dispatcher, Outlets
+from penstock.runtime.sinks.delivery import CallbackSink, Share
 from penstock.runtime.sinks.files import FileSink
 from penstock.runtime.sinks.live import Subscribers
 from penstock.runtime.sinks.log import ResultLog
@@ -34,9 +37,27 @@ class Frame:
         return self._table
 
 
+@dataclass
+class Recorder:
+    """Notes whom the dispatcher put aside, and leaves them there."""
+
+    told: dict[str, Any]
+
+    def put_aside(self, ring: Dispatcher, failed: Mapping[Hashable, Any], batch: int) -> None:
+        for key, error in failed.items():
+            slots = ring.served_by(key)[0]
+            self.told["quarantined"] += [(slot, str(error)) for slot in slots if error is not None]
+
+    def close(self, slot: int, error: str) -> None:
+        self.told["closed"].append((slot, error))
+
+    def count_cut(self, slots: Collection[int], cut: Mapping[int, Mapping[int, int]]) -> None:
+        self.told["cut"].append((set(slots), cut))
+
+
 @pytest.fixture
 def told() -> dict[str, Any]:
-    return {"quarantined": [], "finished": []}
+    return {"quarantined": [], "finished": [], "closed": [], "cut": []}
 
 
 @pytest.fixture
@@ -48,15 +69,17 @@ def _dispatcher(workspace: Path, told: dict[str, Any], patience_s: float = 60.0)
     return Dispatcher(
         "ring",
         ("n",),
-        ResultLog(workspace),
-        lambda slot, error: told["quarantined"].append((slot, str(error))),
+        ResultLog(workspace / "log"),
+        ResultLog(workspace / "waiting"),
+        Recorder(told),
         lambda batch, rows: told["finished"].append((batch, rows)),
         Outlets(SinkPool(lambda: patience_s), Subscribers()),
     )
 
 
 def _logged(dispatcher: Dispatcher, slot: int) -> list[int]:
-    return [v for table in dispatcher.log.read(slot) for v in table.column("n").to_pylist()]
+    tables = dispatcher.log.read(slot) + dispatcher.waiting.read(slot)
+    return [v for table in tables for v in table.column("n").to_pylist()]
 
 
 def test_queries_with_different_sinks_in_one_ring_get_their_own_rows_once(
@@ -238,8 +261,8 @@ def test_queries_may_come_and_go_while_results_are_delivered(
     dispatcher(Frame([[1]], [0]), 0)  # type: ignore[arg-type]
     dispatcher(Frame([[1, 2, 3]], [1]), 1)  # type: ignore[arg-type]
     assert told["quarantined"] == []
-    assert _logged(dispatcher, 1) == [0]  # what the first function refused is not lost
-    assert better == [1]
+    assert _logged(dispatcher, 1) == [0, 1]  # what the first function refused is not lost
+    assert better == []  # until these are delivered: in their order
     assert _logged(dispatcher, 3) == [1]
     assert told["finished"] == [(0, {1: 1}), (1, {1: 1, 3: 1})]
 

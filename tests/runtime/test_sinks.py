@@ -87,6 +87,22 @@ def test_the_result_log_forgets_the_oldest_when_it_is_full(tmp_path: Path) -> No
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_the_result_log_counts_what_has_to_go_and_spares_what_is_in_hand(tmp_path: Path) -> None:
+    log = ResultLog(tmp_path, limit_bytes=1)
+    log.append(3, _matched([[1], [1, 2]], 10, 20))
+    assert log.append(4, _matched([[2]], 30), counted=True) == {3: {1: 2, 2: 1}}
+    with log.in_hand(4) as held, log.in_hand(3) as gone:
+        assert log.append(5, _matched([[1]], 40), counted=True) == {}
+        assert held is not None
+        assert held.rows.column("n").to_pylist() == [30]
+        assert gone is None
+        assert log.batches(0) == [4, 5]
+    assert log.append(6, _matched([[1]], 50)) == {}
+    assert (log.batches(0), log.batches(7)) == ([6], [])
+    assert [t.column("n").to_pylist() for t in log.read(1)] == [[50]]
+    assert log.read(1, first=7) == []
+
+
 def test_json_lines_are_exact_and_in_utc() -> None:
     rows = pa.table(
         {

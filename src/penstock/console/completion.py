@@ -18,8 +18,8 @@ from penstock.plan.catalog import COMPANIONS
 
 STATEMENTS = (
     "CREATE STREAM", "CREATE REGIONS", "CREATE QUERY", "SELECT", "DROP QUERY", "DROP STREAM",
-    "DROP REGIONS", "SHOW STREAMS", "SHOW REGIONS", "SHOW QUERIES", "SHOW RINGS", "SHOW EXCHANGE",
-    "DESCRIBE", "EXPLAIN", "SET",
+    "DROP REGIONS", "RESUME QUERY", "SHOW STREAMS", "SHOW REGIONS", "SHOW QUERIES", "SHOW RINGS",
+    "SHOW EXCHANGE", "DESCRIBE", "EXPLAIN", "SET",
 )  # fmt: skip
 CLAUSES = (
     "AS", "FROM", "WHERE", "GROUP BY", "HAVING", "INTO", "WITH", "AND", "OR", "NOT", "IN",
@@ -85,12 +85,14 @@ def _candidates(tokens: list[str], word: str, text: str, names: Names) -> Iterab
         return (*streams, *names.regions)
     if last == ["DROP", "STREAM"]:
         return streams
-    if last == ["DROP", "QUERY"]:
+    if last in (["DROP", "QUERY"], ["RESUME", "QUERY"]):
         return names.queries
     if last[-1] == "EXPLAIN":
         return ("SELECT", "ANALYZE", *names.queries)
     if last[-1] in ("CREATE", "DROP"):
         return ("STREAM", "REGIONS", "QUERY")
+    if last[-1] == "RESUME":
+        return ("QUERY",)
     if last[-1] == "SHOW":
         return ("STREAMS", "REGIONS", "QUERIES", "RINGS", "EXCHANGE")
     if _after_last(tokens, "[") > _after_last(tokens, "]"):

@@ -97,7 +97,7 @@ def _until_stopped(engine: Engine, printer: ResultPrinter, workspace: Path | Non
     try:
         while not printer.closed.wait(_LOOK_EVERY_S):
             report_stopped(engine, reported)
-            if reported >= {q.name for q in engine.queries()}:
+            if all(q.status.ended for q in engine.queries()):
                 say("error: no query is left running")
                 return FAILED
     except KeyboardInterrupt:
@@ -110,12 +110,15 @@ def _until_stopped(engine: Engine, printer: ResultPrinter, workspace: Path | Non
 
 
 def report_stopped(engine: Engine, reported: set[str]) -> set[str]:
-    """Say which queries have stopped by themselves, each once; returns all that were reported."""
+    """Say which queries have stopped by themselves, each once; all that were reported and have not
+    come back."""
     for query in engine.queries():
         status = query.status
         if status.state in ("failed", "quarantined") and query.name not in reported:
             reported.add(query.name)
             say(f"query {query.name} {status.state}: {status.error}")
+        elif status.state == "running":
+            reported.discard(query.name)  # it may happen again
     return reported
 
 

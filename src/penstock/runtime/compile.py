@@ -33,6 +33,7 @@ from penstock.runtime.config import EPOCH, ORIGIN, SHIFT_US, TRUE_END, StageConf
 from penstock.runtime.datasource import place_in_map, run_in_map
 from penstock.runtime.following.frame import followed
 from penstock.runtime.following.stage import FOLLOWED_ROWS
+from penstock.runtime.guarding import can_be_guarded, guarded
 from penstock.runtime.joining.chain import CHAIN_SETTINGS, chained
 from penstock.runtime.joining.chain_stage import chain_ddl
 from penstock.runtime.joining.chain_windows import in_windows
@@ -53,10 +54,12 @@ class Generation:
 
     derived: attributes of its slots' predicates, computed by Spark before the stage. native: the
     conditions of all its slots, evaluated by Spark itself in place of the stage; None: the stage.
+    guarded: an output without a value is told with its row (`guarding`).
     """
 
     derived: tuple[Attribute, ...] = ()
     native: tuple[tuple[int, str], ...] | None = None
+    guarded: bool = False
 
     @property
     def settings(self) -> dict[str, str]:
@@ -147,7 +150,7 @@ def ring_frame(
     if PACKED in rows.columns:
         return rows
     if composition.kind in ("select", "events"):
-        results = rows.select("__slots", *_named(composition))
+        results = _outputs(rows, [F.col("__slots")], composition, generation.guarded)
         return _with_watermark(results, _punctuation(spark, inputs[0])) if chain else results
     punctuation = _punctuation(spark, inputs[0])
     # must still name `__end` when `__slot` is known to be NULL: else Spark pushes it below the
@@ -155,7 +158,7 @@ def ring_frame(
     only_data = "if(`__end` IS NULL, true, `__slot` IS NOT NULL)"
     timed = rows if chain else rows.withWatermark("__end", "0 seconds")
     united = timed.unionByName(punctuation, allowMissingColumns=True).where(only_data)
-    return aggregated(united, composition)
+    return aggregated(united, composition, generation.guarded)
 
 
 def _punctuation_rows(spark: SparkSession, given: Input) -> DataFrame:
@@ -306,7 +309,7 @@ def _own_rows(spark: SparkSession, config: str, ddl: str, what: str) -> DataFram
     return reader.option("ddl", ddl).option("what", what).load()
 
 
-def aggregated(rows: DataFrame, composition: Composition) -> DataFrame:
+def aggregated(rows: DataFrame, composition: Composition, guard: bool = False) -> DataFrame:
     """Group window rows and compute outputs; on a static DataFrame too (to ask Spark for types)."""
     end_us = TRUE_END if composition.apart else f"(unix_micros(`__end`) - {SHIFT_US})"
     window = {
@@ -322,7 +325,8 @@ def aggregated(rows: DataFrame, composition: Composition) -> DataFrame:
         named = grouped.withColumns(window)
         if composition.having is not None:
             named = named.where(composition.having)
-        return named.select("__slot", *_named(composition))
+        fixed = [F.col(name) for name in ("__slot", *window)]
+        return _outputs(named, fixed, composition, guard)
     keys = [F.expr(k) for k in composition.keys]
     calls = [F.expr(o.sql).alias(f"__o{i}") for i, o in enumerate(composition.outputs)]
     if composition.having is not None:
@@ -334,9 +338,11 @@ def aggregated(rows: DataFrame, composition: Composition) -> DataFrame:
     return grouped.select("__slot", *window, *names)
 
 
-def _named(composition: Composition) -> list[Column]:
+def _outputs(
+    rows: DataFrame, fixed: list[Column], composition: Composition, guard: bool
+) -> DataFrame:
     """Outputs under internal names: users' names may be anything, theirs are put on at the sink."""
-    outputs = [F.expr(o.sql).alias(f"__o{i}") for i, o in enumerate(composition.outputs)]
-    if composition.kind in ("select", "events"):
-        return outputs
-    return [F.col("__window_start"), F.col("__window_end"), *outputs]
+    outputs = [F.expr(o.sql) for o in composition.outputs]
+    if guard and can_be_guarded(composition):
+        return guarded(rows, fixed, outputs)
+    return rows.select(*fixed, *(o.alias(f"__o{i}") for i, o in enumerate(outputs)))

@@ -2,85 +2,40 @@
 
 Sinks that may take their time are called by the engine's pool, several at once, and the micro-batch
 ends when all have answered: what it made is lost only if it is done again. A sink that fails, or is
-slower than the user's patience, closes its query only: the query is quarantined with the error, its
-results go on into the workspace, and the other queries never notice.
+slower than the user's patience, concerns its queries only: they are put *aside*, which means that
+a log of its own takes their results until the quarantine has delivered what is there. A query whose
+own expression has no value for a tuple is *closed*: it gets no results until the user says so.
 """
 
 from __future__ import annotations
 
-import hashlib
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
-from typing import Any, Protocol, TypeGuard
+from functools import partial
+from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from penstock.plan.codec import dump_columns
-from penstock.plan.specs import Shown
 from penstock.runtime.derived.feed import Feed
+from penstock.runtime.guarding import Blame
 from penstock.runtime.packing import unpacked
+from penstock.runtime.sinks.delivery import (
+    Columns,
+    Delivery,
+    Missing,
+    Outlet,
+    deliveries_of,
+    delivery_key,
+    own_rows,
+    slots_of,
+)
 from penstock.runtime.sinks.live import Subscribers
 from penstock.runtime.sinks.log import ResultLog
-from penstock.runtime.sinks.matched import (
-    Matched,
-    counts_by_slot,
-    matched_rows,
-    only,
-    rows_by_slot,
-    shown_rows,
-    with_queries,
-)
+from penstock.runtime.sinks.matched import Matched, counts_by_slot, matched_rows, only, shown_rows
 from penstock.runtime.sinks.pool import SinkPool
-
-Columns = tuple[Shown, ...] | None  # that a query shows; None: all of its ring
-
-_here = threading.local()
-
-
-def is_delivering() -> bool:
-    """Whether this thread is in a sink that a micro-batch waits for: it must not wait for that."""
-    return getattr(_here, "delivering", False)
-
-
-class Sink(Protocol):
-    @property
-    def pooled(self) -> bool:
-        """Called by the pool, with patience; else by the micro-batch, which waits for it."""
-        ...
-
-    def deliver(self, rows: pa.Table, ring: str, batch: int) -> None:
-        """Take the rows of one micro-batch; a replayed one must not show twice."""
-        ...
-
-
-@dataclass(slots=True)
-class CallbackSink:
-    """A Python function; called again only for a micro-batch that another process began."""
-
-    function: Callable[[pa.Table], Any]
-    pooled: bool = True
-    last: int = -1
-
-    def deliver(self, rows: pa.Table, ring: str, batch: int) -> None:
-        if batch > self.last:
-            self.last = batch
-            self.function(rows)
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A query's part in a sink that takes the rows of a ring's queries together, each row once."""
-
-    sink: Sink  # equal ones are one
-    query: str
-
-
-Outlet = Sink | Share | Feed | None  # None: the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +46,22 @@ class Outlets:
     subscribers: Subscribers
 
 
-@dataclass(frozen=True, slots=True)
-class _Delivery:
-    """One call of one sink; its rows are gathered when its turn comes.
+class Keeper(Protocol):
+    """Who looks after queries that are kept from their sinks; called within a micro-batch."""
 
-    `source` and the number of the micro-batch tell what was delivered before.
-    """
+    def put_aside(
+        self, ring: Dispatcher, failed: Mapping[Hashable, BaseException | None], batch: int
+    ) -> None:
+        """Calls failed in a micro-batch, by key; None: those of a sink before this one."""
+        ...
 
-    slots: tuple[int, ...]
-    sink: Sink
-    rows: Callable[[], pa.Table]
-    source: str
+    def close(self, slot: int, error: str) -> None:
+        """An expression of a query has no value for one of its tuples."""
+        ...
 
-    def make(self, batch: int) -> None:
-        _here.delivering = True
-        try:
-            self.sink.deliver(self.rows(), self.source, batch)
-        finally:
-            _here.delivering = False
+    def count_cut(self, slots: Collection[int], cut: Mapping[int, Mapping[int, int]]) -> None:
+        """The log had no more room: rows by slot of micro-batches that went; `slots` are aside."""
+        ...
 
 
 @dataclass(slots=True)
@@ -117,43 +70,94 @@ class Dispatcher:
 
     ring: str
     names: tuple[str, ...]  # the ring's own result columns, of which queries show some
-    log: ResultLog
-    quarantine: Callable[[int, BaseException], None]
+    log: ResultLog  # of queries without a sink
+    waiting: ResultLog  # rows that are still to be delivered
+    keeper: Keeper
     finish: Callable[[int, dict[int, int]], None]  # batch, rows by slot
     outlets: Outlets
     sinks: dict[int, Outlet] = field(default_factory=dict)
     columns: dict[int, Columns] = field(default_factory=dict)
+    aside: set[Hashable] = field(default_factory=set)  # keys whose rows wait
+    closed: set[int] = field(default_factory=set)
     after: dict[int, int] = field(default_factory=dict)  # micro-batches that others delivered
+    blame: Blame = field(default_factory=Blame)
     guard: threading.Lock = field(default_factory=threading.Lock)
+    routing: threading.Lock = field(default_factory=threading.Lock)  # from sinks to logs
     stopping: threading.Event = field(default_factory=threading.Event)
     turn: threading.Lock = field(default_factory=threading.Lock)  # of a micro-batch, or of a stop
     batches: int = 0
     delivered: int = -1  # the last micro-batch of this process
 
     def attach(
-        self, slot: int, sink: Outlet, columns: Columns = None, after: int | None = None
-    ) -> None:
-        """Give a slot's results a way out; `after`: of later micro-batches only."""
+        self,
+        slot: int,
+        sink: Outlet,
+        columns: Columns = None,
+        behind: bool = False,
+        after: int | None = None,
+    ) -> Hashable:
+        """Give a query's results a way out. behind: rows that wait come first; after: only those of
+        later micro-batches. Returns what its calls are known by."""
         with self.guard:
-            self.sinks[slot] = sink
-            self.columns[slot] = columns
+            before = self._key(slot)
             if after is not None:
                 self.after[slot] = after
+            self.sinks[slot] = sink
+            self.columns[slot] = columns
+            self._leave(before)
+            key = self._key(slot)
+            if behind and key is not None:
+                self.aside.add(key)
+            return key
 
     def detach(self, slot: int) -> None:
         with self.guard:
+            key = self._key(slot)
             self.sinks.pop(slot, None)
             self.columns.pop(slot, None)
+            self.closed.discard(slot)
             self.after.pop(slot, None)
+            self._leave(key)
+
+    def _leave(self, key: Hashable) -> None:
+        """A query's calls have this key no more; maybe those of others have."""
+        if key in self.aside and all(self._key(other) != key for other in self.sinks):
+            self.aside.discard(key)
+
+    def open(self, slot: int) -> None:
+        """Let a closed query have results again."""
+        with self.guard:
+            self.closed.discard(slot)
+
+    def served_by(self, key: Hashable) -> tuple[dict[int, Outlet], dict[int, Columns]]:
+        """The sinks and columns of the queries whose calls have a key, by slot."""
+        with self.guard:
+            slots = slots_of(key) or self.sinks
+            sinks = {slot: self.sinks[slot] for slot in slots if self._key(slot) == key}
+            return sinks, {slot: self.columns[slot] for slot in sinks}
+
+    def key_of(self, slot: int) -> Hashable:
+        """What a query's calls are known by; None if none are made for it."""
+        with self.guard:
+            return self._key(slot)
+
+    def _key(self, slot: int) -> Hashable:
+        if slot not in self.sinks:
+            return None
+        return delivery_key(self.ring, slot, self.sinks[slot], self.columns[slot])
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         if not self.turn.acquire(blocking=False):
             raise InterruptedError("the ring stops")  # it runs again
         try:
-            results = unpacked(frame.toArrow())
+            results = self._close_failing(unpacked(frame.toArrow()))
             self._feed(results, batch)
             self.batches += 1
-            self.finish(batch, self._dispatch(results, batch) if results.num_rows else {})
+            counts: dict[int, int] = {}
+            if results.num_rows:
+                with self.routing:
+                    counts = self._dispatch(matched_rows(results, self.names), batch)
+            self.finish(batch, counts)
             self.delivered = batch
         finally:
             self.turn.release()
@@ -172,6 +176,17 @@ class Dispatcher:
             if held:
                 self.turn.release()
 
+    def _close_failing(self, results: pa.Table) -> pa.Table:
+        """Close queries with a tuple for which an expression has no value; the other rows."""
+        results, failing = self.blame.sort_out(results)
+        for slot, error in failing.items():
+            with self.guard:
+                known = slot in self.sinks and slot not in self.closed
+                self.closed.add(slot)
+            if known:
+                self.keeper.close(slot, error)
+        return results
+
     def _feed(self, results: pa.Table, batch: int) -> None:
         """Pass on what a derived stream's ring makes, for its only query; or that it made nothing.
 
@@ -185,40 +200,36 @@ class Dispatcher:
                 rows = shown_rows(matched_rows(results, self.names).rows, columns)
             feed.pass_on(rows, self.ring, batch, self.stopping)
 
-    def _dispatch(self, results: pa.Table, batch: int) -> dict[int, int]:
-        matched = matched_rows(results, self.names)
+    def _dispatch(self, matched: Matched, batch: int) -> dict[int, int]:
         counts = counts_by_slot(matched.slots)
         with self.guard:
+            wanted = (counts.keys() & self.sinks.keys()) - self.closed
             sinks = {
-                slot: self.sinks[slot]
-                for slot in counts
-                if slot in self.sinks and batch > self.after.get(slot, -1)
+                s: self.sinks[s] for s in counts if s in wanted and batch > self.after.get(s, -1)
             }
             columns = {slot: self.columns[slot] for slot in sinks}
-        shown = cache(partial(shown_rows, matched.rows))  # queries of a kind show the same
-        heard = self.outlets.subscribers.slots() & sinks.keys()
-        apart = heard or any(map(_is_own, sinks.values()))  # the log takes rows as they are
-        rows_of = rows_by_slot(matched.slots) if apart else {}
-
-        def rows(slot: int) -> pa.Table:
-            return shown(columns[slot]).take(pa.array(rows_of[slot]))
-
-        for slot in heard:
-            self.outlets.subscribers.publish(slot, rows(slot), batch)
-        logged = {slot for slot, sink in sinks.items() if sink is None}
-        deliveries = _own_deliveries(self.ring, rows, sinks)
-        deliveries |= _shared_deliveries(self.ring, matched, sinks, columns)
-        for slot, error in self._deliver(deliveries, batch):
-            self._close(slot, sinks[slot], error)
-            logged.add(slot)
+            logged = {slot for slot, sink in sinks.items() if sink is None}
+            waiting = self._waiting_of(sinks)
+        if heard := self.outlets.subscribers.slots() & sinks.keys():
+            rows = own_rows(matched, columns)
+            for slot in heard:
+                self.outlets.subscribers.publish(slot, rows(slot), batch)
+        called = {slot: sink for slot, sink in sinks.items() if slot not in logged | waiting}
+        deliveries = deliveries_of(self.ring, matched, called, columns)
+        if errors := self._deliver(deliveries, batch):
+            waiting |= self._put_aside(errors, deliveries, batch)
         if logged:
             self.log.append(batch, only(matched, logged))
+        if waiting:
+            self._keep(only(matched, waiting), batch)
+        else:
+            self.forget_delivered()
         return {slot: counts[slot] for slot in sinks}
 
     def _deliver(
-        self, deliveries: Mapping[Hashable, _Delivery], batch: int
-    ) -> list[tuple[int, BaseException]]:
-        """Call all sinks; the slots of those that failed."""
+        self, deliveries: Mapping[Hashable, Delivery], batch: int
+    ) -> dict[Hashable, BaseException]:
+        """Call all sinks; the errors of those that failed."""
         pooled = {
             key: partial(delivery.make, batch)
             for key, delivery in deliveries.items()
@@ -232,61 +243,51 @@ class Dispatcher:
                 delivery.make(batch)
             except Exception as error:  # whatever a sink does must stay with its query
                 errors[key] = error
-        return [(slot, error) for key, error in errors.items() for slot in deliveries[key].slots]
+        return errors
 
-    def _close(self, slot: int, sink: Outlet, error: BaseException) -> None:
-        """Let the log take over, unless the query has another sink by now or is gone."""
+    def _put_aside(
+        self,
+        errors: Mapping[Hashable, BaseException],
+        deliveries: Mapping[Hashable, Delivery],
+        batch: int,
+    ) -> set[int]:
+        """Let rows wait of queries whose calls failed, if they are still there; their slots.
+
+        One that has another sink by now gets what the first one refused.
+        """
         with self.guard:
-            if self.sinks.get(slot) is not sink:
-                return
-            self.sinks[slot] = None
-        self.quarantine(slot, error)
+            slots = {s for key in errors for s in deliveries[key].slots if s in self.sinks}
+            failed = {key: errors.get(key) for key in map(self._key, slots) if key is not None}
+            self.aside |= failed.keys()
+        self.keeper.put_aside(self, failed, batch)
+        return slots
 
+    def _waiting_of(self, sinks: Mapping[int, Outlet]) -> set[int]:
+        """Queries whose rows wait; in the guard."""
+        missing = {slot for slot, sink in sinks.items() if isinstance(sink, Missing)}
+        if not self.aside:  # as a rule
+            return missing
+        return missing | {slot for slot in sinks if self._key(slot) in self.aside}
 
-def _own_deliveries(
-    ring: str, rows: Callable[[int], pa.Table], sinks: Mapping[int, Outlet]
-) -> dict[Hashable, _Delivery]:
-    """One for each query with a sink of its own."""
-    return {  # another sink of the query has another key
-        (slot, id(sink)): _Delivery((slot,), sink, partial(rows, slot), ring)
-        for slot, sink in sinks.items()
-        if _is_own(sink)
-    }
+    def _keep(self, matched: Matched, batch: int) -> None:
+        cut = self.waiting.append(batch, matched, counted=True)
+        if cut:
+            with self.guard:
+                slots = self._waiting_of(self.sinks)
+            self.keeper.count_cut(slots, cut)
 
+    def movable(self, slots: Collection[int]) -> list[int]:
+        """Those of the slots that another ring may have: what waits for a query stays here."""
+        with self.guard:
+            stay = self._waiting_of(
+                {slot: self.sinks[slot] for slot in slots if slot in self.sinks}
+            )
+            return [slot for slot in slots if slot not in stay | self.closed]
 
-def _is_own(sink: Outlet) -> TypeGuard[Sink]:
-    return sink is not None and not isinstance(sink, Share | Feed)
-
-
-def _shared_deliveries(
-    ring: str,
-    matched: Matched,
-    sinks: Mapping[int, Outlet],
-    columns: Mapping[int, Columns],
-) -> dict[Hashable, _Delivery]:
-    """One for each sink that queries share, and for each kind of rows that they show there."""
-    sharing: dict[tuple[Sink, Columns], dict[int, str]] = defaultdict(dict)
-    for slot, sink in sinks.items():
-        if isinstance(sink, Share):
-            sharing[sink.sink, columns[slot]][slot] = sink.query
-    return {
-        (ring, *kind): _Delivery(
-            tuple(names),
-            kind[0],
-            partial(_rows_of_many, matched, names, kind[1]),
-            _source(ring, kind[1]),
-        )
-        for kind, names in sharing.items()
-    }
-
-
-def _rows_of_many(matched: Matched, names: Mapping[int, str], columns: Columns) -> pa.Table:
-    some = only(matched, names)
-    return with_queries(Matched(shown_rows(some.rows, columns), some.slots), names)
-
-
-def _source(ring: str, columns: Columns) -> str:
-    """What rows of a ring are known by: those of other columns by another name."""
-    if columns is None:
-        return ring
-    return f"{ring}-{hashlib.sha256(dump_columns(columns).encode()).hexdigest()[:8]}"
+    def forget_delivered(self) -> None:
+        """Make room when no row waits any more; called while nothing is routed."""
+        if self.waiting.batches():
+            with self.guard:
+                waits = self._waiting_of(self.sinks)
+            if not waits:
+                self.waiting.clear()

@@ -42,7 +42,7 @@ from penstock.runtime.analyzer import Analyzer
 from penstock.runtime.datasource import register_sources
 from penstock.runtime.derived.definition import made_by, maker_of
 from penstock.runtime.derived.exchange import Exchange
-from penstock.runtime.dispatch import CallbackSink, Outlet, Outlets, Share
+from penstock.runtime.dispatch import Outlets
 from penstock.runtime.joining.explain import explain_join_plan
 from penstock.runtime.manager import RingManager, output_schema
 from penstock.runtime.metrics import metrics_of
@@ -51,6 +51,7 @@ from penstock.runtime.registry import ALONE, REPLAY, QueryRow, Registry
 from penstock.runtime.session import active_session, check_session, driver_host, start_spark
 from penstock.runtime.settings import Settings
 from penstock.runtime.sharing import joint, sharing_of
+from penstock.runtime.sinks.delivery import CallbackSink, Missing, Outlet, Share
 from penstock.runtime.sinks.files import FileSink
 from penstock.runtime.sinks.live import Subscribers, Subscription
 from penstock.runtime.sinks.log import ResultLog
@@ -427,8 +428,7 @@ class Engine:
 
     def _reattach(self, known: QueryRow, function: Callback) -> Query:
         self._functions[known.slot] = function
-        self.registry.set_query_state(known.slot, "running", None)
-        self._manager.attach(known.ring, self.registry.query_by_slot(known.slot))
+        self._manager.attach(known.ring, known, behind=True)
         return Query(self, known.slot, known.name)
 
     def _free_name(self) -> str:
@@ -440,8 +440,6 @@ class Engine:
     def _sink(self, query: QueryRow) -> Outlet:
         """Where a query's results go; None is the workspace's result log."""
         spec = SinkSpec.loads(query.sink)
-        if query.state == "quarantined":
-            return None
         match spec.kind:
             case "memory":
                 return self._memory.setdefault(query.slot, MemorySink(spec.limit))
@@ -449,7 +447,7 @@ class Engine:
                 return CallbackSink(lambda rows: self._terminal(query.name, rows), pooled=False)
             case "callback":
                 function = self._functions.get(query.slot)
-                return None if function is None else CallbackSink(function)
+                return Missing() if function is None else CallbackSink(function)
             case "results":
                 return None
             case kind if kind == STREAM:
@@ -479,6 +477,10 @@ class Engine:
         """All queries that are not dropped, in order of registration."""
         return [Query(self, q.slot, q.name) for q in self.registry.queries()]
 
+    def resume_query(self, name: str) -> None:
+        """Try a quarantined query's sink now, or a failed query's ring (RESUME QUERY)."""
+        self._manager.resume_query(self.registry.query_by_slot(self.query(name).slot))
+
     def drop_query(self, name: str) -> None:
         """Take a query out at the next micro-batch; its ring stays warm for a while."""
         with self._guard:
@@ -493,6 +495,7 @@ class Engine:
             self._functions.pop(query.slot, None)
             self._memory.pop(query.slot, None)
             self._manager.detach(query.ring, query.slot)
+            self._manager.quarantine.forget(query.slot)
             self._outlets.subscribers.end(query.slot)
 
     def results(self, query: Query) -> pa.Table:
@@ -502,6 +505,8 @@ class Engine:
         columns = columns_from(row.columns)
         rings = dict.fromkeys((*self.registry.origins(query.slot), row.ring))
         kept = [r for name in rings for r in ResultLog(self.workspace.results(name)).read(row.slot)]
+        [first] = self._manager.quarantine.book.firsts([row.slot]).values()
+        kept += ResultLog(self.workspace.waiting(row.ring)).read(row.slot, first)
         tables = [shown_rows(rows, columns) for rows in kept]
         if (memory := self._memory.get(query.slot)) is not None:
             tables += memory.rows()
@@ -520,7 +525,7 @@ class Engine:
         """State and counters of a query; see `Query.status`."""
         row = self.registry.query_by_slot(query.slot)
         ring = next(r for r in self.registry.rings() if r.id == row.ring)
-        return query_status(row, ring, self._manager.is_open(ring.id))
+        return query_status(row, ring, self._manager.is_open(ring.id), self._manager.care(row))
 
     def explain(self, text: str, slot: int | None = None) -> str:
         """How a SELECT would be run, or is run in a slot."""

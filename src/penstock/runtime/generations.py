@@ -69,7 +69,8 @@ class Generations:
         as_before = ring.generation.native is not None and not self.is_due(ring)
         native = is_native(facts) if as_before or not ring.started else becomes_native(facts)
         self._outdated.discard(ring.id)
-        ring.planned = Generation(tuple(derived), self._conditions(ring) if native else None)
+        conditions = self._conditions(ring) if native else None
+        ring.planned = Generation(tuple(derived), conditions, ring.guarded)
         return ring.planned
 
     def first_place(self, composition: Composition, stream: Stream) -> Place:

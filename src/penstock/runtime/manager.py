@@ -6,7 +6,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from typing import Any
@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.control.disorder import Disorder, has_begun
+from penstock.control.quarantine import WELL, Health, Patience, after_failure
 from penstock.control.ring_balance import KeepWarm, Merge, Retire, RingDecision, Split
 from penstock.errors import EngineError, PenstockError
 from penstock.plan.catalog import Stream
@@ -30,24 +31,26 @@ from penstock.runtime.derived.pipelines import Pipelines
 from penstock.runtime.derived.progress import told_punctuation
 from penstock.runtime.derived.restoring import Restorer
 from penstock.runtime.derived.source import QueuePlanner
-from penstock.runtime.dispatch import Dispatcher, Outlet, Outlets, is_delivering
+from penstock.runtime.dispatch import Dispatcher, Outlets
 from penstock.runtime.epochs import EpochKeeper, Report, RingEpochs
 from penstock.runtime.generations import ConditionOf, Generations
 from penstock.runtime.joining.monitor import JoinFigures, JoinMonitor
 from penstock.runtime.moves import copy_checkpoint, merge_slots, split_slots
+from penstock.runtime.quarantine import Care, Quarantine
 from penstock.runtime.registry import INPUT, REPLAY, QueryRow, Registry, RingRow
 from penstock.runtime.ring import Ring, first_cause
 from penstock.runtime.ring_watch import RingWatch
 from penstock.runtime.service import EpochServer
 from penstock.runtime.session import STATE_STORES, driver_host, executors_of
 from penstock.runtime.settings import Settings
+from penstock.runtime.sinks.delivery import Outlet, is_delivering
 from penstock.runtime.sinks.log import ResultLog
 from penstock.runtime.sources.planner import Planner
 from penstock.runtime.streams import planner_of, readable, rules_of
 from penstock.runtime.workspace import Workspace
 from penstock.schema import Schema, arrow_type
 
-MAX_RESTARTS = 5  # in a row, for failures that may pass; with growing pauses, 15 s in all
+RESTARTS = Patience(first_s=0.5, longest_s=8.0, tries=5)  # for failures that may pass: 15 s in all
 
 _ALIGN_S = 20.0  # in which two rings must have read the same, if slots are to go across
 
@@ -90,7 +93,7 @@ class RingManager:
         self._rings: dict[str, Ring] = {}
         self._frames: dict[str, DataFrame] = {}
         self._idle_since: dict[str, float] = {}
-        self._restarts: dict[str, tuple[int, int]] = {}  # in a row, after so many batches
+        self._restarts: dict[str, tuple[Health, int]] = {}  # after so many batches
         self._waiting = 0
         self._stopped = threading.Event()
         self._companions = Companions(
@@ -101,6 +104,13 @@ class RingManager:
             registry, self._epochs, settings, condition_of, self._is_stateless
         )
         self._refused: dict[int, str] = {}  # slots whose plan Spark would not start
+        self.quarantine = Quarantine(
+            registry,
+            lambda: settings().retries,
+            lambda: settings().sink_patience_s,
+            clock_us,
+            outlets.pool.is_stuck,
+        )
         self._joins = JoinMonitor()
         self._watch = RingWatch(self._epochs)
         self._balance = Balance(
@@ -134,16 +144,36 @@ class RingManager:
         """Take up all rings of the workspace; one that failed is tried again."""
         self._workspace.forget_checkpoints_but({row.id for row in self._registry.rings()})
         for row in self._registry.rings():
-            if row.state == "failed":
-                self._registry.set_ring_state(row.id, "running")
-                row = replace(row, state="running", error=None)
-            if row.state == "running":
-                try:
-                    self.open(row)
-                except PenstockError as error:  # of a node that cannot be had any more
-                    self._registry.set_ring_state(row.id, "failed", error.message)
+            self._take_up(row)
         self._supervisor.start()
         self.start_pending()
+
+    def _take_up(self, row: RingRow) -> None:
+        if row.state == "failed":
+            self._registry.set_ring_state(row.id, "running")
+            row = replace(row, state="running", error=None)
+        if row.state == "running":
+            try:
+                self.open(row)
+            except PenstockError as error:  # of a node that cannot be had any more
+                self._registry.set_ring_state(row.id, "failed", error.message)
+
+    def resume_query(self, query: QueryRow) -> None:
+        """Try a query's sink now, or its ring if that has failed."""
+        with self.guard:
+            running = self._rings.get(query.ring)
+            if running is None:
+                self._take_up(next(r for r in self._registry.rings() if r.id == query.ring))
+        if running is None:
+            self.start_pending()
+        else:
+            self.quarantine.resume(running.dispatcher, query.slot)
+
+    def care(self, query: QueryRow) -> Care:
+        """What is done about a quarantined query."""
+        if query.state != "quarantined" or (ring := self._rings.get(query.ring)) is None:
+            return Care(self.quarantine.book.cut(query.slot))
+        return self.quarantine.care(ring.dispatcher, query.slot)
 
     def allocate(self, composition: Composition, outputs: Schema, own: int = 0) -> RingRow:
         """A running ring of the same composition, or a new one; REPLAY and ALONE get their own."""
@@ -225,21 +255,19 @@ class RingManager:
             config = StageConfig(row.id, row.composition, texts, **address, join_memory=memory)
             begun = any(state.through >= 0 for state in states)
             self._joins.open(row.id, resumed=begun and not is_chain(composition))
+        limit = None if self._bounded else self._settings().results_bytes
         dispatcher = Dispatcher(
             row.id,
             tuple(output_schema(row).names),
-            ResultLog(
-                self._workspace.results(row.id),
-                None if self._bounded else self._settings().results_bytes,
-            ),
-            self._quarantine,
+            ResultLog(self._workspace.results(row.id), limit),
+            ResultLog(self._workspace.waiting(row.id), limit),
+            self.quarantine,
             lambda batch, rows: self._finish_batch(row.id, batch, rows),
             self._outlets,
         )
+        waits = bool(dispatcher.waiting.batches())
         before = self._registry.delivered_before(row.id)
-        for query in self._registry.queries(row.id):
-            columns = columns_from(query.columns)
-            dispatcher.attach(query.slot, self._sink_of(query), columns, before.get(query.slot))
+        self._attach(dispatcher, self._registry.queries(row.id), waits, before)
         checkpoint = str(self._workspace.checkpoint(row.id))
         ring = Ring(row.id, composition, inputs, config, dispatcher, checkpoint, feeds)
         self._rings[row.id] = ring
@@ -367,22 +395,29 @@ class RingManager:
         """Start a ring again that failed in passing; False if it has to be given up."""
         with self._starting:
             passing = ring.failed_in_passing() or ring.lost_a_queue()
+            if self.is_open(ring.id) and not passing and ring.guard():
+                return self._restart(ring)
             if not self.is_open(ring.id) or not passing:
                 return self.is_open(ring.id) and ring.failure() is None
-            tried, batches = self._restarts.get(ring.id, (0, -1))
+            health, batches = self._restarts.get(ring.id, (WELL, -1))
             if ring.dispatcher.batches > batches:  # it worked since the last time
-                tried = 0
-            if tried >= MAX_RESTARTS:
+                health = WELL
+            now_s = time.monotonic()
+            health = after_failure(health, "raised", now_s, RESTARTS)
+            self._restarts[ring.id] = (health, ring.dispatcher.batches)
+            if health.retry_at_s is None:
                 return False
-            self._restarts[ring.id] = (tried + 1, ring.dispatcher.batches)
-            self._stopped.wait(0.5 * 2**tried)
-            try:
-                if ring.lost_a_queue():
-                    self._restore_queues(ring)
-                self._start(ring)
-            except Exception:  # the caller tells why the ring had failed
-                return False
-            return True
+            self._stopped.wait(health.retry_at_s - now_s)
+            return self._restart(ring)
+
+    def _restart(self, ring: Ring) -> bool:
+        try:
+            if ring.lost_a_queue():
+                self._restore_queues(ring)
+            self._start(ring)
+        except Exception:  # the caller tells why the ring had failed
+            return False
+        return True
 
     def _restore_queues(self, ring: Ring) -> None:
         """Have the queues that a ring reads and feeds made again where they are lost."""
@@ -502,10 +537,12 @@ class RingManager:
             if isinstance(planner := self._epochs.planner(part), QueuePlanner):
                 planner.keep_for(_of_copy(part, copy))
         with self.guard:
+            slots = self._movable(ring.id, slots)
             split_slots(self._registry, rows, slots, ring.dispatcher.delivered)
             for slot in slots:
                 ring.dispatcher.detach(slot)
             self.open(rows[0][1])
+            self.quarantine.moved(self._rings[copy].dispatcher, slots)
             self._watch.moved(ring.id, copy)
             self._balance.note(ring.id, f"{len(slots)} queries went to {copy}")
             self._balance.note(copy, f"split from {ring.id}")
@@ -529,24 +566,43 @@ class RingManager:
                 self._watch.moved(*pair)
         return False
 
+    def _movable(self, ring: str, slots: Sequence[int]) -> list[int]:
+        found = self._rings[ring].dispatcher.movable(slots)
+        if not found:
+            raise EngineError(f"the queries that ring {ring} could give away are quarantined")
+        return found
+
     def _hand(self, ring: str, to: str, slots: Sequence[int]) -> None:
+        slots = self._movable(ring, slots)
         for query in self._registry.queries(ring):
             if query.slot in slots:
                 self.attach(to, query)
         merge_slots(self._registry, ring, to, slots)
+        self.quarantine.moved(self._rings[to].dispatcher, slots)
         for slot in slots:
             self.detach(ring, slot)
         self._balance.note(to, f"took {len(slots)} queries of {ring}")
 
     # queries and streams of rings
 
-    def attach(self, ring: str, query: QueryRow) -> None:
-        """Give a query's results a way out of a ring that is open."""
+    def attach(self, ring: str, query: QueryRow, behind: bool = False) -> None:
+        """Give a query's results a way out of a ring that is open; `behind` what is kept for it."""
         with self.guard:
             self._idle_since.pop(ring, None)
             if ring in self._rings:
-                columns = columns_from(query.columns)
-                self._rings[ring].dispatcher.attach(query.slot, self._sink_of(query), columns)
+                self._attach(self._rings[ring].dispatcher, [query], behind, {})
+
+    def _attach(
+        self, ring: Dispatcher, queries: list[QueryRow], behind: bool, before: Mapping[int, int]
+    ) -> None:
+        later = []
+        for query in queries:
+            last, after = behind or query.state == "quarantined", before.get(query.slot)
+            columns = columns_from(query.columns)
+            key = ring.attach(query.slot, self._sink_of(query), columns, last, after)
+            later += [(query.slot, key)] if last else []
+        for slot, key in later:  # all are there: what nobody waits for is forgotten
+            self.quarantine.take_up(ring, slot, key)
 
     def expect(self, ring: str, slot: SlotSpec) -> None:
         """A slot is about to be published: `start_pending` makes sure that its ring serves it."""
@@ -650,10 +706,6 @@ class RingManager:
         if "." not in stream:  # companions have no companions
             self._companions.keep(stream, state.ring, epoch, reports)
 
-    def _quarantine(self, slot: int, error: BaseException) -> None:
-        message = f"{type(error).__name__}: {error}".split("\n")[0]
-        self._registry.set_query_state(slot, "quarantined", message)
-
     # waiting and stopping
 
     def await_idle(self, timeout: float) -> None:
@@ -665,6 +717,7 @@ class RingManager:
             known = now  # those that came by a split while others were waited for are waited for
             for rings in self._pipelines.waves(self._snapshot()):
                 self._await(rings, deadline)
+        self.quarantine.settle(deadline)
         self._raise_failures()
 
     def finish(self, timeout: float) -> None:
@@ -678,6 +731,8 @@ class RingManager:
                 self._epochs.flush(parts, flush)
                 self._await(rings, deadline)
             self._epochs.flush(parts, False)
+        self.quarantine.try_all()
+        self.quarantine.settle(deadline)
         self._raise_failures()
 
     def _await(self, rings: list[Ring], deadline: float) -> None:
@@ -751,6 +806,7 @@ class RingManager:
         self._stopped.set()
         if self._supervisor.is_alive():
             self._supervisor.join(timeout=10)
+        self.quarantine.stop()
         for ring in self._snapshot():
             with suppress(Exception):  # Spark may be gone already; the checkpoint is what counts
                 ring.close()

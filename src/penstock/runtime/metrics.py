@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from penstock.control.disorder import Disorder
 from penstock.plan.catalog import Stream
 from penstock.plan.codec import composition_from
+from penstock.runtime.quarantine import Care
 from penstock.runtime.query import query_status
 from penstock.runtime.registry import ALONE, QueryRow, Registry, RingRow
 from penstock.runtime.streams import rules_of
@@ -27,6 +28,8 @@ class Running(Protocol):
 
     def is_open(self, ring: str) -> bool: ...
 
+    def care(self, query: QueryRow) -> Care: ...
+
 
 def metrics_of(registry: Registry, running: Running) -> dict[str, Any]:
     """Figures of all streams, rings and queries; `json.dumps` takes them as they are."""
@@ -37,7 +40,7 @@ def metrics_of(registry: Registry, running: Running) -> dict[str, Any]:
     return {
         "streams": {s.name: _stream(registry, running, s, parts) for s in streams},
         "rings": [{k: _plain(k, v) for k, v in ring.items()} for ring in running.describe()],
-        "queries": {q.name: _query(q, rings[q.ring], running.is_open(q.ring)) for q in queries},
+        "queries": {q.name: _query(q, rings[q.ring], running) for q in queries},
     }
 
 
@@ -96,14 +99,15 @@ def _has_punctuation(ring: RingRow) -> bool:
     return feeds or composition.kind != "select"
 
 
-def _query(query: QueryRow, ring: RingRow, is_open: bool) -> dict[str, Any]:
-    status = query_status(query, ring, is_open)
+def _query(query: QueryRow, ring: RingRow, running: Running) -> dict[str, Any]:
+    status = query_status(query, ring, running.is_open(ring.id), running.care(query))
     return {
         "state": status.state,
         "ring": status.ring,
         "rows": status.rows,
         "late": status.late,
         "lost": status.lost,
+        "cut": status.cut,
     }
 
 

@@ -9,13 +9,18 @@ import pyarrow as pa
 
 if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
+    from penstock.runtime.quarantine import Care
     from penstock.runtime.registry import QueryRow, RingRow
     from penstock.runtime.sinks.live import Subscription
 
 
 @dataclass(frozen=True, slots=True)
 class QueryStatus:
-    """State, and counts that go on over restarts. `waiting`: its stream is not attached yet."""
+    """State, and counts that go on over restarts. `waiting`: its stream is not attached yet.
+
+    cut: rows that were kept for the sink but had to go (`results_bytes`). ended: it failed, or is
+    quarantined, and is not tried again by itself.
+    """
 
     state: str  # running, waiting, quarantined, failed, dropped
     ring: str
@@ -23,24 +28,31 @@ class QueryStatus:
     late: int
     lost: int
     error: str | None = None
+    cut: int = 0
+    ended: bool = False
 
     def __str__(self) -> str:
         return self.state
 
 
-def query_status(query: QueryRow, ring: RingRow, is_open: bool) -> QueryStatus:
+def query_status(query: QueryRow, ring: RingRow, is_open: bool, care: Care) -> QueryStatus:
     """A query's own state, unless its ring has failed or waits for a DataFrame."""
     state, error = query.state, query.error
     if state == "running" and ring.state == "failed":
         state, error = "failed", ring.error
     elif state == "running" and not is_open:
         state, error = "waiting", f"hand the stream over: engine.stream('{ring.stream}', …)"
-    return QueryStatus(state, query.ring, query.rows, query.late, query.lost, error)
+    cut = f"{care.cut:,} kept rows were cut (results_bytes)" if care.cut else ""
+    told = "; ".join(part for part in (error, care.told, cut) if part) or None
+    ended = state == "failed" or care.given_up
+    counts = query.rows, query.late, query.lost
+    return QueryStatus(state, query.ring, *counts, told, care.cut, ended)
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query: `results()`, `subscribe()`, `status`, `disorder`, `explain()`, `drop()`."""
+    """A query: `results()`, `subscribe()`, `status`, `disorder`, `explain()`,
+    `resume()`, `drop()`."""
 
     engine: Engine
     slot: int
@@ -91,6 +103,10 @@ class Query:
     def explain(self) -> str:
         """How the query is run: selection, windows, ring, with whom it shares."""
         return self.engine.explain(self.text, self.slot)
+
+    def resume(self) -> None:
+        """Try a quarantined query's sink now, or a failed query's ring (RESUME QUERY)."""
+        self.engine.resume_query(self.name)
 
     def drop(self) -> None:
         """Take the query out at the next micro-batch; nothing else notices."""

@@ -189,6 +189,10 @@ class Registry:
                 raise
             self._db.execute("COMMIT")
 
+    def read(self, sql: str, *arguments: Any) -> list[Any]:
+        """Rows of a table that somebody else has made in the catalog."""
+        return self._rows(sql, *arguments)
+
     def _rows(self, sql: str, *arguments: Any) -> list[Any]:
         with self._guard:
             return self._db.execute(sql, arguments).fetchall()

@@ -20,6 +20,7 @@ from penstock.plan.specs import Composition
 from penstock.runtime.compile import Generation, Input, ring_frame, runs_in_reader
 from penstock.runtime.config import StageConfig
 from penstock.runtime.dispatch import Dispatcher
+from penstock.runtime.guarding import Blame, can_be_guarded
 from penstock.runtime.session import ring_settings
 
 _START_S = 15.0
@@ -56,6 +57,7 @@ class Ring:
         self._stopping = False
         self._changing = threading.RLock()  # while one generation follows another
         self._closed = False
+        self.guarded = False  # from the next start on
         self.generation = Generation()
         self.planned: Generation | None = None  # what it runs, or is about to
         self._counting = threading.Lock()
@@ -168,6 +170,20 @@ class Ring:
         if self._query is None or self._query.isActive:
             return False
         return _TRANSIENT.search(str(self._query.exception())) is not None
+
+    def guard(self) -> bool:
+        """After a failure: let the next start tell which queries' outputs fail, and close those.
+
+        False if that cannot be, or did not help. A derived stream must not miss tuples.
+        """
+        failure = self.failure()
+        if failure is None or self._query is None or self._query.exception() is None:
+            return False
+        if self.guarded or self.feeds is not None or not can_be_guarded(self.composition):
+            return False
+        self.guarded = True
+        self.dispatcher.blame = Blame(tuple(o.sql for o in self.composition.outputs), failure)
+        return True
 
     def progress(self, tuples: int | None) -> dict[str, Any]:
         """Figures of the last micro-batch, which read so many tuples; None: as Spark counts them.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from penstock.control.quarantine import Patience
 from penstock.errors import PenstockError
 from penstock.plan.catalog import OptionValue, did_you_mean
 from penstock.runtime.sources.options import bytes_option, parse_duration_us
@@ -22,16 +23,17 @@ class Settings:
     ring_maximum: share of the time up to which tuples keep a ring busy before it takes no more
     queries and is split; far below it two rings become one. ring_copies: rings of one composition
     at most (None: as many as tasks). ring_settle_s: how long rings are left alone after queries
-    have moved. results_bytes: per ring, for queries
-    without a sink. sink_patience_s: how long a micro-batch waits for a sink before it quarantines
-    the query. state_store: where windows are kept, rocksdb (any size) or memory (quicker, on the
-    heap; both are in the checkpoint). native_queries: up to so many selections of tuples that Spark
-    reads or computes are evaluated in Spark's own code (0: never). join_memory: bytes of a
-    worker for the tables of joins, for rings that start from then on; what is more waits in the
-    state until the inputs pause. join_tasks: of a join's operator (None: one per executor).
-    exchange_node: the node that holds derived streams made from then on, as grpc://host:port
-    (empty: one in the engine); exchange_token_file: the token of nodes. cores, memory: of a Spark
-    that the engine starts itself.
+    have moved. results_bytes: per ring, for queries without a sink. sink_patience_s: how long a
+    micro-batch waits for a sink before it quarantines the query. sink_retry_s,
+    sink_retry_longest_s, sink_tries: the pause before a quarantined sink is called again, which
+    doubles up to the longest, and how often. state_store: where windows are kept, rocksdb (any
+    size) or memory (quicker, on the heap; both are in the checkpoint). native_queries: up to so
+    many selections of tuples that Spark reads or computes are evaluated in Spark's own code (0:
+    never). join_memory: bytes of a worker for the tables of joins, for rings that start from then
+    on; what is more waits in the state until the inputs pause. join_tasks: of a join's operator
+    (None: one per executor). exchange_node: the node that holds derived streams made from then on,
+    as grpc://host:port (empty: one in the engine); exchange_token_file: the token of nodes. cores,
+    memory: of a Spark that the engine starts itself.
     """
 
     trigger_ms: int = 200
@@ -43,6 +45,9 @@ class Settings:
     ring_settle_s: float = 30.0
     results_bytes: int = 1024**3
     sink_patience_s: float = 30.0
+    sink_retry_s: float = 10.0
+    sink_retry_longest_s: float = 600.0
+    sink_tries: int = 100
     state_store: str = "rocksdb"
     native_queries: int = 12
     join_memory: int = 1024**3
@@ -51,6 +56,12 @@ class Settings:
     exchange_token_file: str = ""
     cores: int | None = None
     memory: str = "4g"
+
+    @property
+    def retries(self) -> Patience:
+        """How quarantined sinks are tried again."""
+        longest_s = max(self.sink_retry_s, self.sink_retry_longest_s)
+        return Patience(self.sink_retry_s, longest_s, self.sink_tries)
 
     def changed(self, options: Mapping[str, OptionValue]) -> Settings:
         """The settings with some of them changed; unknown names are errors."""
@@ -64,11 +75,19 @@ class Settings:
 _USER_NAMES = {
     "trigger": "trigger_ms",
     "sink_patience": "sink_patience_s",
+    "sink_retry": "sink_retry_s",
+    "sink_retry_longest": "sink_retry_longest_s",
     "ring_settle": "ring_settle_s",
 }
-_SECONDS = ("idle_ring_s", "sink_patience_s", "ring_settle_s")
+_SECONDS = (
+    "idle_ring_s",
+    "sink_patience_s",
+    "sink_retry_s",
+    "sink_retry_longest_s",
+    "ring_settle_s",
+)
 _NUMBERS = (*_SECONDS, "ring_maximum")  # with a fraction
-_MAY_BE_ZERO = ("native_queries", "ring_pool")
+_MAY_BE_ZERO = ("native_queries", "ring_pool", "sink_tries")
 
 
 def _field(key: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, assert_never
 
-from penstock.errors import EngineError, PenstockError, QueryError
+from penstock.errors import EngineError, PenstockError, QueryError, Span
 from penstock.language import parse
 from penstock.language.ast import (
     BareSelect,
@@ -21,6 +21,7 @@ from penstock.language.ast import (
     Drop,
     Explain,
     Option,
+    Resume,
     Select,
     SetOption,
     Show,
@@ -147,10 +148,11 @@ def _check(script: _Script, statement: Statement) -> Action:
         case BareSelect():
             sink = _sink(statement.sink, SinkSpec("terminal"))
             return _start_query(script, statement.select, statement, None, sink, "latest")
+        case Resume(name):
+            _require_query(draft, name, statement.span)
+            return _then(lambda: engine.resume_query(name), f"query {name} is tried again")
         case Drop(what="query", name=name):
-            if name.lower() not in draft.queries:
-                hint = did_you_mean(name, draft.queries, "queries")
-                raise QueryError(f"query {name} not found", hint, statement.span)
+            _require_query(draft, name, statement.span)
             if (made := made_by(name)) is not None:
                 raise QueryError(
                     f"{name} makes stream {made}", f"DROP STREAM {made}", statement.span
@@ -172,6 +174,13 @@ def _check(script: _Script, statement: Statement) -> Action:
             return _set(script, statement)
         case _:
             assert_never(statement)
+
+
+def _require_query(draft: _Draft, name: str, span: Span) -> None:
+    if name.lower() not in draft.queries:
+        raise QueryError(
+            f"query {name} not found", did_you_mean(name, draft.queries, "queries"), span
+        )
 
 
 def _then(act: Callable[[], None], message: str) -> Action:
@@ -335,9 +344,7 @@ def _explain(script: _Script, statement: Explain) -> Action:
         queries = script.draft.queries
         if name.lower() not in queries and maker_of(name.lower()) in queries:
             name = maker_of(name)
-        if name.lower() not in queries:
-            hint = did_you_mean(name, script.draft.queries, "queries")
-            raise QueryError(f"query {name} not found", hint, statement.span)
+        _require_query(script.draft, name, statement.span)
         if statement.analyze:
             return lambda: Answer(text=analyze(engine, name))
         return lambda: Answer(text=engine.query(name).explain())

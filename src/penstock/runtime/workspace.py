@@ -4,6 +4,7 @@ lock            held by the running engine (flock: freed by the system however t
 catalog.sqlite  streams, queries, rings, epochs, counters
 rings/<ring>/   Spark's checkpoint
 results/<ring>/ results of queries without a sink of their own
+waiting/<ring>/ results that wait for their sinks
 streams/<name>/ late tuples and bad records
 exchange/       queues of derived streams, and what they hand over
 """
@@ -59,6 +60,7 @@ class Workspace:
 
     def forget_checkpoint(self, ring: str) -> None:
         shutil.rmtree(self.checkpoint(ring), ignore_errors=True)
+        shutil.rmtree(self.waiting(ring), ignore_errors=True)
 
     def forget_checkpoints_but(self, rings: set[str]) -> None:
         """Remove copies of checkpoints whose rings never came to be."""
@@ -68,6 +70,9 @@ class Workspace:
 
     def results(self, ring: str) -> Path:
         return self.path / "results" / ring
+
+    def waiting(self, ring: str) -> Path:
+        return self.path / "waiting" / ring
 
     def companion(self, stream: str, kind: str) -> Path:
         """Where the tuples of `<stream>.late` or `<stream>.bad` are kept."""

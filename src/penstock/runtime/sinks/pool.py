@@ -75,6 +75,11 @@ class SinkPool:
                 self._give_up_overdue(round_)
             return round_.errors
 
+    def is_stuck(self, key: Hashable) -> bool:
+        """Whether a call of the key was given up and has not returned."""
+        with self._guard:
+            return key in self._stuck
+
     def _start_threads(self) -> None:
         """As many as there are calls and room; each hanging sink too many takes a thread's room."""
         room = self._threads - self._working - max(0, len(self._stuck) - self._most_stuck)

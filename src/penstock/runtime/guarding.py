@@ -1,0 +1,94 @@
+"""Whose expression has no value: results computed so that a row tells, instead of the ring failing.
+
+Under ANSI rules one tuple that cannot be divided stops a Spark query, and with it every query of
+its ring, though it belongs to one of them. A ring that has failed in this way is started again with
+its outputs *guarded*: each is computed inside Spark's own `TryEval`, as a struct, so that NULL in
+place of the struct is an error and NULL inside it is a value. A row then carries the number of the
+output that failed, and only the queries of that row are closed. Unguarded rings pay nothing.
+
+What fails before the outputs (an attribute of every tuple, an aggregate's argument, HAVING) cannot
+be guarded so: it is the same for all queries of the ring, or part of Spark's state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from penstock.language.render import quote_name
+from penstock.plan.specs import Composition
+
+FAILED = "__failed"  # the number of the first output without a value
+_VALUE = "v"
+
+
+def can_be_guarded(composition: Composition) -> bool:
+    """Whether the ring's outputs are computed from finished rows, and more than copied."""
+    computed = composition.kind in ("select", "events") or composition.preaggregated
+    plain = {quote_name(name) for name in composition.shipped}
+    return computed and any(output.sql not in plain for output in composition.outputs)
+
+
+def guarded(rows: DataFrame, fixed: list[Column], outputs: list[Column]) -> DataFrame:
+    """Fixed columns as they are, outputs as `__o0`…, and the number of the one that failed."""
+    names = [f"__t{i}" for i in range(len(outputs))]
+    tried = [_tried(rows.sparkSession, o).alias(n) for o, n in zip(outputs, names, strict=True)]
+    held = rows.select(*fixed, *tried)
+    values = [F.col(f"{name}.{_VALUE}").alias(f"__o{i}") for i, name in enumerate(names)]
+    numbers = [F.expr(f"if({name} IS NULL, {i}, NULL)") for i, name in enumerate(names)]
+    kept = held.columns[: len(fixed)]
+    return held.select(*kept, *values, F.coalesce(*numbers).alias(FAILED))
+
+
+def _tried(spark: SparkSession, column: Column) -> Column:
+    """The column as a struct that is NULL where computing it fails."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    sql = jvm.org.apache.spark.sql
+    inside = sql.classic.ExpressionUtils.expression(F.struct(column.alias(_VALUE))._jc)
+    return Column(sql.classic.ExpressionUtils.column(sql.catalyst.expressions.TryEval(inside)))
+
+
+@dataclass(slots=True)
+class Blame:
+    """What a guarded ring's rows say of its queries.
+
+    outputs: the expressions, by number. cause: what the ring failed with before it was guarded.
+    """
+
+    outputs: tuple[str, ...] = ()
+    cause: str | None = None
+    known: dict[int, str] = field(default_factory=dict)
+
+    def sort_out(self, results: pa.Table) -> tuple[pa.Table, dict[int, str]]:
+        """Rows with all their values; and the slots of the others, each with what went wrong."""
+        if FAILED not in results.schema.names:
+            return results, {}
+        numbers = results.column(FAILED)
+        rows = results.drop_columns([FAILED])
+        if numbers.null_count == len(numbers):
+            return rows, {}
+        found: dict[int, str] = {}
+        failing = rows.filter(pc.is_valid(numbers))
+        for slots, number in zip(_slots(failing), numbers.drop_null().to_pylist(), strict=True):
+            for slot in slots:
+                found.setdefault(slot, self._error(number))
+        self.cause = None
+        return rows.filter(pc.is_null(numbers)), found
+
+    def _error(self, number: int) -> str:
+        """The first failure of an output is what stopped the ring; later ones are like it."""
+        if self.cause is not None:
+            self.known.setdefault(number, self.cause)
+        return f"{self.outputs[number]}: {self.known.get(number, 'no value for a tuple')}"
+
+
+def _slots(rows: pa.Table) -> list[list[int]]:
+    if "__slot" in rows.schema.names:
+        return [[slot] for slot in rows.column("__slot").to_pylist()]
+    lists: list[list[int]] = rows.column("__slots").to_pylist()
+    return lists
