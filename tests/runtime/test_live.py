@@ -26,8 +26,9 @@ def test_each_subscriber_of_a_query_gets_all_its_results_in_order() -> None:
     assert subscribers.slots() == {1, 2}
     for batch in (0, 1, 1):  # the last one is a replay
         subscribers.publish(1, _rows(batch, batch), batch)
+    subscribers.publish(1, _rows(2), 0, "another ring")  # it numbers its micro-batches itself
     subscribers.end_all()
-    assert _taken(first) == _taken(second) == [[0, 0], [1, 1]]
+    assert _taken(first) == _taken(second) == [[0, 0], [1, 1], [2]]
     assert _taken(other) == []
 
 

@@ -65,6 +65,8 @@ def test_memory_keeps_the_newest_rows_and_counts_the_forgotten() -> None:
     sink.deliver(_rows(3, 4), "ring", 1)
     assert pa.concat_tables(sink.rows()).column("n").to_pylist() == [2, 3, 4]
     assert sink.forgotten == 1
+    sink.deliver(_rows(5), "another", 0)
+    assert pa.concat_tables(sink.rows()).column("n").to_pylist() == [3, 4, 5]
 
 
 def test_the_result_log_gives_each_query_its_rows(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ class Dispatcher:
         if heard := self.outlets.subscribers.slots() & sinks.keys():
             rows = own_rows(matched, columns)
             for slot in heard:
-                self.outlets.subscribers.publish(slot, rows(slot), batch)
+                self.outlets.subscribers.publish(slot, rows(slot), batch, self.ring)
         called = {slot: sink for slot, sink in sinks.items() if slot not in logged | waiting}
         deliveries = deliveries_of(self.ring, matched, called, columns)
         if errors := self._deliver(deliveries, batch):

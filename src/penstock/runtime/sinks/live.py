@@ -50,11 +50,11 @@ class Subscription:
             raise StopIteration
         return rows
 
-    def offer(self, rows: pa.Table, batch: int) -> None:
+    def offer(self, rows: pa.Table, batch: int, ring: str) -> None:
         """Take the rows of one micro-batch; those of a replayed one are here already."""
         with self._changed:
             if not self._ended:
-                self._waiting.add(rows, batch)
+                self._waiting.add(rows, batch, ring)
                 self._changed.notify()
 
     def end(self) -> None:
@@ -103,9 +103,9 @@ class Subscribers:
         with self._guard:
             return set(self._by_slot)
 
-    def publish(self, slot: int, rows: pa.Table, batch: int) -> None:
+    def publish(self, slot: int, rows: pa.Table, batch: int, ring: str = "") -> None:
         for subscription in self._by_slot.get(slot, ()):
-            subscription.offer(rows, batch)
+            subscription.offer(rows, batch, ring)
 
     def end(self, slot: int) -> None:
         """The query is gone."""

@@ -14,14 +14,15 @@ class NewestRows:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._rows = 0
-        self._last = -1
+        self._last = ("", -1)  # ring and micro-batch
         self.tables: deque[pa.Table] = deque()
         self.dropped = 0
 
-    def add(self, rows: pa.Table, batch: int) -> None:
-        if batch <= self._last:
+    def add(self, rows: pa.Table, batch: int, ring: str = "") -> None:
+        known, last = self._last
+        if ring == known and batch <= last:
             return  # a replay: these rows are here already
-        self._last = batch
+        self._last = (ring, batch)  # another ring counts otherwise
         self.tables.append(rows)
         self._rows += rows.num_rows
         while self._rows > self._limit:
@@ -54,7 +55,7 @@ class MemorySink:
 
     def deliver(self, rows: pa.Table, ring: str, batch: int) -> None:
         with self._guard:
-            self._newest.add(rows, batch)
+            self._newest.add(rows, batch, ring)
 
     def rows(self) -> list[pa.Table]:
         with self._guard:
