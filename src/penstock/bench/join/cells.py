@@ -36,7 +36,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """rows_per_file: by part; counts: numbers of streams by part."""
+    """By part: numbers of streams, rows of a file, files; selectivities are those of the sweep."""
 
     counts: dict[str, Sequence[int]]
     selectivities: Sequence[float]
@@ -74,8 +74,8 @@ FULL = Sizes(
     files={STREAMS: 6, SWEEP: 4, STORED: 4},
 )
 QUICK = Sizes(
-    counts={STREAMS: (3, 4, 2), SWEEP: (2,), STORED: (3,)},
-    selectivities=(1.0,),
+    counts={STREAMS: (3, 4), SWEEP: (2,), STORED: (3,)},
+    selectivities=(USUAL, 1.0),
     stores=[IN_MEMORY, DURABLE],
     rows_per_file={STREAMS: 400_000, SWEEP: 200_000, STORED: 50_000},
     files={STREAMS: 4, SWEEP: 4, STORED: 4},
