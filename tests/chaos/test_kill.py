@@ -26,7 +26,7 @@ from tests.golden.golden import expected_answers, golden_rows, write_golden
 from tests.runtime.test_following import ZONES, taxis, twin
 
 _FILES, _TUPLES = 100, 20
-_JOINED_FILES = 40
+_JOINED_FILES, _TAXI_FILES = 24, 40
 
 
 @pytest.mark.slow
@@ -147,9 +147,9 @@ CREATE QUERY events AS SELECT id, name, event, unix_micros(time) AS at_us,
 def test_killed_while_objects_are_followed(tmp_path: Path) -> None:
     """Every event once, with other parallelism after the kill."""
     rng = random.Random(os.environ.get("PENSTOCK_CHAOS_SEED", "7"))
-    rows = taxis(_JOINED_FILES * _TUPLES, seed=5)
+    rows = taxis(_TAXI_FILES * _TUPLES, seed=5)
     (tmp_path / "in" / "Taxis").mkdir(parents=True)
-    for number in range(_JOINED_FILES + 1):
+    for number in range(_TAXI_FILES + 1):
         piece = rows[number * _TUPLES : (number + 1) * _TUPLES]
         columns = {name: [row.get(name) for row in piece] for name in ("id", "lon", "lat", "ts")}
         times = pa.array([1_000_000 * ts for ts in columns["ts"]], pa.timestamp("us", "UTC"))

@@ -30,11 +30,15 @@ CASES = [
 ]
 
 
+PARTS = [CASES[0::2], CASES[1::2]]  # one for each run: a chain costs seconds to start
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_a_chained_join_gives_the_rows_that_duckdb_gives(
     seed: int, spark: SparkSession, tmp_path: Path
 ) -> None:
     rng = random.Random(seed)
+    cases = PARTS[seed % 2]
     duck = duckdb.connect()
     settings = {"parallelism": rng.choice((1, 2, 3)), "trigger_ms": 10}
     with Engine(spark, tmp_path / "w", bounded=True, settings=settings) as engine:
@@ -45,11 +49,11 @@ def test_a_chained_join_gives_the_rows_that_duckdb_gives(
             engine.execute(
                 f"CREATE STREAM {name} ({COLUMNS}) WITH (source = 'file', path = "
                 f"'{tmp_path / name}', format = 'parquet', event_time = 'ts', "
-                f"max_files_per_batch = {rng.choice((1, 3, 50))})"
+                f"max_files_per_batch = {rng.choice((3, 50))})"
             )
         with engine.together():
-            running = [engine.register(case.text) for case in CASES]
+            running = [engine.register(case.text) for case in cases]
         engine.finish(timeout=300)
-        for case, query in zip(CASES, running, strict=True):
+        for case, query in zip(cases, running, strict=True):
             expected = duck.sql(case.expected).to_arrow_table()
             assert sorted_rows(query.results()) == sorted_rows(expected), case.text

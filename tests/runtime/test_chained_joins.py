@@ -53,10 +53,10 @@ FROM ends GROUP BY e, i
 
 
 def random_rows(rng: random.Random, second: int) -> pa.Table:
-    """Tuples of ten seconds, some of them out of order."""
+    """Tuples of twenty seconds, some of them out of order."""
 
     def row() -> dict[str, object]:
-        seconds = second + rng.randrange(100) / 10 - rng.choice((0, 0, 1, DISORDER_S))
+        seconds = second + rng.randrange(200) / 10 - rng.choice((0, 0, 1, DISORDER_S))
         return {
             "id": rng.choice((None, *range(8))),
             "name": rng.choice((None, "a", "A", "ü", "ab")),
@@ -64,7 +64,7 @@ def random_rows(rng: random.Random, second: int) -> pa.Table:
             "ts": int((1_000 + seconds) * SECOND),
         }
 
-    return pa.Table.from_pylist([row() for _ in range(50)], SCHEMA)
+    return pa.Table.from_pylist([row() for _ in range(100)], SCHEMA)
 
 
 def pushed(
@@ -73,9 +73,9 @@ def pushed(
     """Streams that get their tuples in several micro-batches; the last tuple is far ahead."""
     streams = []
     for name in "ABC":
-        slack = f"{DISORDER_S + 10} s"
+        slack = f"{DISORDER_S + 20} s"
         streams.append(ScriptedStream(engine, name, COLUMNS, event_time="ts", slack=slack))
-        pushes = [random_rows(rng, second) for second in range(0, 60, 10)]
+        pushes = [random_rows(rng, second) for second in range(0, 60, 20)]
         pushes.append(pa.Table.from_pylist([{"ts": 1_200 * SECOND}], SCHEMA))
         for table in pushes:
             streams[-1].push(table)

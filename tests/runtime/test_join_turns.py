@@ -21,9 +21,9 @@ from penstock.kernels.columns import INT64_MAX
 from penstock.kernels.join_bucket import SLOTS, TIME, Combinations, Windows
 from penstock.runtime.joining import book as books
 from penstock.runtime.joining.book import Book
+from penstock.runtime.joining.chunk_codec import to_blob
 from penstock.runtime.joining.tables import WarmTables
 from penstock.runtime.joining.turn import MOST_BYTES, Arrived, Turn
-from penstock.runtime.packing import to_ipc
 
 Tuple = tuple[int, int, int]  # input, key, time
 RANGES = (6, 3, INT64_MAX)
@@ -34,7 +34,9 @@ def schema(key_only: bool) -> pa.Schema:
     return pa.schema(fields if key_only else [*fields, ("id", pa.int64())])
 
 
-def arrivals(batch: list[tuple[int, Tuple]], key_only: bool, closed_us: int) -> list[Arrived]:
+def arrivals(
+    batch: list[tuple[int, Tuple]], key_only: bool, closed_us: int, at_once: int = 2
+) -> list[Arrived]:
     found = []
     for input_ in sorted({t[0] for _, t in batch}):
         mine = [(id_, key, time) for id_, (i, key, time) in batch if i == input_]
@@ -47,8 +49,8 @@ def arrivals(batch: list[tuple[int, Tuple]], key_only: bool, closed_us: int) -> 
             columns["id"] = [m[0] for m in mine]
         rows = pa.RecordBatch.from_pydict(columns, schema(key_only))
         found += [  # as from several tasks
-            Arrived(input_, 1, closed_us, to_ipc(rows.slice(begin, 2)))
-            for begin in range(0, len(mine), 2)
+            Arrived(input_, 1, closed_us, to_blob(rows.slice(begin, at_once)))
+            for begin in range(0, len(mine), at_once)
         ]
     return found
 
@@ -180,7 +182,7 @@ def test_many_small_chunks_become_few() -> None:
     for n in range(400):
         more = [(1000 + i, (n % 2, 1000 * n + i, 1)) for i in range(500 * (n % 3))]  # of any size
         tuples = [(n, (n % 2, n // 2, 1)), *more]
-        found = bucket.turn(arrivals(tuples, False, 0), False, warm)
+        found = bucket.turn(arrivals(tuples, False, 0, 400), False, warm)
         assert len(found) == n % 2
     assert len(bucket.book.chunks) < 4 * 2 * books._MERGED
     assert sum(c.rows for c in bucket.book.chunks) > 400

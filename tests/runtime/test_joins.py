@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,29 @@ def test_what_has_no_room_is_joined_when_the_inputs_pause(
         a.push(rows((5, 7, 3)))
         engine.await_idle()
         assert results(engine, "all") == sorted([*expected, *((5, 7, 10 + n) for n in range(3))])
+
+
+def test_sixteen_streams_each_with_a_range_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+    names, ranges_s = [f"x{n}" for n in range(16)], [9, 2, 5, 9] * 4
+    sources = [f"{'AB'[n % 2]} x{n} [RANGE {s} SECONDS]" for n, s in enumerate(ranges_s)]
+    equal = " AND ".join(f"x0.id = {name}.id" for name in names[1:])
+    items = ", ".join(f"{name}.v AS {name}" for name in names)
+    tuples = {"A": [(1, 10, 0), (1, 11, 6), (2, 12, 0)], "B": [(1, 20, 5), (2, 21, 8), (3, 22, 8)]}
+    expected = []
+    for id_ in (1, 2, 3):
+        found = {name: [t for t in tuples[name] if t[0] == id_] for name in "AB"}
+        for members in product(*(found["AB"[n % 2]] for n in range(16))):
+            latest = max(ts for _, _, ts in members)
+            if all(latest - m[2] <= s for m, s in zip(members, ranges_s, strict=True)):
+                expected.append(tuple(v for _, v, _ in members))
+    assert len(expected) == 17  # of 256 with equal keys
+    with quick_engine(spark) as engine:
+        a, b = streams(engine, tmp_path)
+        engine.register(f"SELECT {items} FROM {', '.join(sources)} WHERE {equal}", name="all")
+        a.push(rows(*tuples["A"]))
+        b.push(rows(*tuples["B"]))
+        engine.await_idle()
+        assert results(engine, "all") == sorted(expected)
 
 
 @pytest.mark.parametrize(

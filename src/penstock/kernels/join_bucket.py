@@ -80,6 +80,10 @@ class JoinBucket:
     def tables(self) -> list[JoinTable]:
         return [self._table]
 
+    def expect(self, tuples: int) -> None:
+        """Make room for tuples that are about to come."""
+        self._table.expect(tuples)
+
     def load(self, input_: int, batch: pa.RecordBatch, windows: Windows) -> None:
         """Take in tuples whose combinations with those before them are known already."""
         self._stores[input_].append(batch)

@@ -188,6 +188,10 @@ class JoinTable(_BitTable):
         if count:
             yield results[:count]
 
+    def expect(self, tuples: int) -> None:
+        """Make room at once for tuples that are about to come, as if all had new keys."""
+        self._table = _with_room(self._table, tuples, tuples)
+
     def load(self, streams: Bytes, hashes: Ints, known: Flags, times_us: Ints) -> None:
         """Add tuples whose combinations with those before them are known already."""
         for piece in _pieces(Arrivals(streams, hashes, known, times_us)):

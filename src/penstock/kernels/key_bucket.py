@@ -59,6 +59,9 @@ class KeyBucket:
     def wasteful(self) -> bool:
         return False
 
+    def expect(self, tuples: int) -> None:
+        """Tuples are about to come; of which slots, and how many times, nobody knows."""
+
     def load(self, input_: int, batch: pa.RecordBatch, windows: Windows) -> None:
         """Take in tuples whose combinations with those before them are known already."""
         self._count(input_, batch, windows)

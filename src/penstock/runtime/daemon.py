@@ -5,7 +5,9 @@ worker that it forks has them at once. Spark collects a worker's garbage after e
 loaded before the fork is frozen, so that this does not look through all of it each time.
 
 Workers make large arrays in every micro-batch. glibc gives such memory back to the system at once,
-and taking it again costs a page fault for every 4 KB: told to, it keeps it.
+and taking it again costs a page fault for every 4 KB: told to, it keeps it. It also has an arena
+for each thread, and what was freed in one is not there for the others; nor is what Arrow's own pool
+keeps. With one arena for all, a join in two threads has less than half of the page faults.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ import gc
 import sys
 from contextlib import suppress
 
+import pyarrow as pa
 from pyspark.daemon import manager
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # of glibc's mallopt
 _LARGEST = 2**30
 
 
@@ -26,6 +29,8 @@ def keep_memory() -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(_MMAP_THRESHOLD, _LARGEST)
         libc.mallopt(_TRIM_THRESHOLD, _LARGEST)
+        libc.mallopt(_ARENA_MAX, 1)
+        pa.set_memory_pool(pa.system_memory_pool())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The m-way join on a bit-vector hash table, against MJoin and a chain of symmetric hash joins.
 
 Experiments 1 to 3 are those of Kwon, Kim, Lee, Kim, on the kernels (`experiments`); then follow
-the same joins on Spark, beside chains of its own (`on_spark`).
+the same joins on Spark, beside chains of its own (`on_spark`). `pieces` runs it in parts.
 """
 
 from __future__ import annotations
@@ -51,13 +51,20 @@ def measure(quick: bool) -> Report:
     from penstock.bench.join import on_spark
 
     report = contend(QUICK if quick else FULL, quick, machine())
-    rows, summary, agrees = on_spark.measure(quick)
+    return with_spark(report, *on_spark.measure(quick))
+
+
+def with_spark(
+    report: Report, rows: Sequence[dict[str, Value]], summary: dict[str, Any], agrees: bool
+) -> Report:
+    """The report of the kernels with what was measured on Spark."""
     agrees = agrees and report.agrees
     return replace(
         report,
-        rows=[*report.rows, *({"experiment": "4 on Spark", **row} for row in rows)],
+        rows=[*report.rows, *({"experiment": f"4 on Spark, {row['part']}", **row} for row in rows)],
         summary=report.summary | summary | {"results_equal": agrees},
         agrees=agrees,
+        series=report.series | {"on_spark": list(rows)},
     )
 
 

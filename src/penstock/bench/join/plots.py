@@ -9,6 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from penstock.bench.drawing import Rows, empty_figure, numbers, write_plots
+from penstock.bench.join.cells import DURABLE, IN_MEMORY, OURS, STORED, STREAMS
 from penstock.bench.report import Value
 
 # one look for a join or a choice of victims in all plots
@@ -18,6 +19,12 @@ JOINS: dict[str, dict[str, Any]] = {
     "chain": {"color": "#009e73"},
     "key table": {"color": "#56b4e9"},
     "mjoin, counting": {"color": "#e69f00"},
+}
+ENGINES: dict[str, dict[str, Any]] = {
+    OURS: {"color": "#0072b2"},
+    IN_MEMORY: {"color": "#d55e00"},
+    "rocksdb, format 2": {"color": "#e69f00"},
+    DURABLE: {"color": "#009e73"},
 }
 VICTIMS: dict[str, dict[str, Any]] = {
     "bits": {"color": "#0072b2"},
@@ -30,7 +37,8 @@ def draw_all(series: Mapping[str, Rows], directory: Path) -> None:
 
 
 def _figures(series: Mapping[str, Rows]) -> dict[str, Figure]:
-    return {
+    found = {"on_spark": _on_spark(series["on_spark"])} if "on_spark" in series else {}
+    return found | {
         "selectivity": _selectivity(series["selectivity"], "tuples"),
         "selectivity_results": _selectivity(series["selectivity"], "results"),
         "only_keys": _only_keys(series["only_keys"]),
@@ -87,4 +95,39 @@ def _over_budget(rows: Rows, counted: str) -> Figure:
         axes.set(title=f"tuples per key and stream: {repeats}", xlabel="thousand tuples")
     all_axes[0].set_ylabel(counted)
     all_axes[0].legend(fontsize=8)
+    return figure
+
+
+def _on_spark(rows: Rows) -> Figure:
+    """Speeds by number of streams, then by store, then over the selectivity."""
+    figure, (streams, stores, sweep) = empty_figure(3, 12.0)
+    for axes, part in ((streams, STREAMS), (stores, STORED)):
+        mine = [row for row in rows if row["part"] == part]
+        counts = sorted({int(row["streams"] or 0) for row in mine})
+        engines = list(_by(mine, "engine"))
+        for place, (engine, of_engine) in enumerate(engines):
+            at = [counts.index(int(n)) for n in numbers(of_engine, "streams")]
+            width = 0.8 / len(engines)
+            axes.bar(
+                [x + (place - (len(engines) - 1) / 2) * width for x in at],
+                numbers(of_engine, "rows_per_s"),
+                width,
+                label=engine,
+                **ENGINES[str(engine)],
+            )
+        axes.set_xticks(range(len(counts)), [str(n) for n in counts])
+        axes.set(yscale="log", xlabel="streams")
+    streams.set(ylabel="rows/s")
+    stores.legend(fontsize=7)
+    alike = [row for row in rows if row["part"] != STORED]
+    for style, (engine, of_engine) in zip(("-", "--"), _by(alike, "engine"), strict=False):
+        for marker, (count, of_count) in zip("os^v", _by(of_engine, "streams"), strict=False):
+            points = sorted(
+                zip(numbers(of_count, "selectivity"), numbers(of_count, "rows_per_s"), strict=True)
+            )
+            xs, ys = zip(*points, strict=True)
+            label = f"{count} streams" if engine == OURS else None
+            sweep.plot(xs, ys, style, marker=marker, label=label, **ENGINES[str(engine)])
+    sweep.set(xscale="log", yscale="log", xlabel="selectivity")
+    sweep.legend(fontsize=7)
     return figure

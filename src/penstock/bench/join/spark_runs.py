@@ -102,7 +102,7 @@ class Outcome:
     start_s: float
     seconds: float
     cpu_s: float | None
-    restart_s: float
+    restart_s: float | None
     state_bytes: int
     table_bytes: int
     checkpoint_bytes: int
@@ -113,8 +113,11 @@ class Outcome:
 Start = Callable[[Path, Path, Rows], AbstractContextManager[Running]]
 
 
-def run(spark: SparkSession, files: Path, given: Given, start: Start) -> Outcome:
+def run(
+    spark: SparkSession, files: Path, given: Given, start: Start, restarts: bool = True
+) -> Outcome:
     rows = Rows()
+    restart_s = None
     with scratch() as directory:
         inbox = directory / "in"
         for stream in range(given.streams):
@@ -129,11 +132,12 @@ def run(spark: SparkSession, files: Path, given: Given, start: Start) -> Outcome
             now, last = cpu_seconds(), rows.last
             state_bytes, table_bytes = _state_bytes(spark), running.table_bytes()
         checkpoint_bytes = _size(directory) - _size(inbox)
-        _link(files, inbox, slice(1 + given.files, None))
-        again = time.perf_counter()
-        with start(inbox, directory, rows) as running:
-            running.await_idle()
-            restart_s = time.perf_counter() - again
+        if restarts:
+            _link(files, inbox, slice(1 + given.files, None))
+            again = time.perf_counter()
+            with start(inbox, directory, rows) as running:
+                running.await_idle()
+                restart_s = time.perf_counter() - again
     return Outcome(
         ready - begin,
         last - ready,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.kernels.jit import Ints
+from penstock.kernels.jit import Ints, SmallInts
 from penstock.plan.catalog import Stream
 from penstock.plan.specs import Composition
 from penstock.runtime.config import SHIFT_US
@@ -38,7 +38,7 @@ class ChainStage(InputStage):
     """
 
     def _chunk(
-        self, batch: pa.RecordBatch, ts_us: Ints, rows: Ints, positions: Ints, closed_us: int
+        self, batch: pa.RecordBatch, ts_us: Ints, rows: Ints, positions: SmallInts, closed_us: int
     ) -> pa.RecordBatch:
         kept, slots = self._with_slots(rows, positions)
         time_us = ts_us[kept]

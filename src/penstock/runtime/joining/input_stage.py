@@ -11,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.kernels.columns import INT64_MAX
-from penstock.kernels.jit import Ints
+from penstock.kernels.jit import Ints, SmallInts
 from penstock.kernels.join_bucket import SLOTS, TIME, key_name
 from penstock.kernels.join_keys import bucket_of, join_keys, split_by_bucket
 from penstock.kernels.windows import LatePairs
-from penstock.runtime.joining.shape import CODEC, chunk_columns
+from penstock.runtime.joining.chunk_codec import same_slots, to_blob
+from penstock.runtime.joining.shape import chunk_columns
 from penstock.runtime.late import late_columns
-from penstock.runtime.packing import PACKED, to_ipc
+from penstock.runtime.packing import PACKED
 from penstock.runtime.report import TaskReport
 from penstock.runtime.stage import Reread, Stage, micros, valid
 from penstock.schema import arrow_type
@@ -55,30 +56,36 @@ class InputStage(Stage, ABC):
         self._watch(batch, ts_us, timed, closed_us, None, epoch, report)
         matches = self._select(batch, epoch, report)
         rows = np.repeat(np.arange(batch.num_rows), np.diff(matches.offsets))
-        time_us, range_us = ts_us[rows], self._ranges_us()[matches.slots]
+        # pairs of tuples and slots: most have nothing to do with being late
+        is_late = np.flatnonzero((timed & (ts_us < closed_us))[rows])
+        time_us, slots = ts_us[rows[is_late]], matches.slots[is_late]
+        range_us = self._ranges_us()[slots]
         reach_us = np.where(time_us > INT64_MAX - range_us, INT64_MAX, time_us + range_us)
-        is_late = timed[rows] & (time_us < closed_us)
-        is_lost = is_late & (reach_us < closed_us)
         late = LatePairs(
             rows[is_late],
-            matches.slots[is_late].astype(np.int64),
-            time_us[is_late],
-            np.minimum(reach_us[is_late], closed_us),
-            np.ones(int(is_late.sum()), np.int64),
-            is_lost[is_late],
+            slots.astype(np.int64),
+            time_us,
+            np.minimum(reach_us, closed_us),
+            np.ones(is_late.size, np.int64),
+            reach_us < closed_us,
         )
         self._count(report.late, late.positions)
         self._count(report.lost, late.positions[late.lost])
-        slots = self.selection.slot_numbers[late.positions]
-        kept = timed[rows] & ~is_lost
-        tuples = self._chunk(batch, ts_us, rows[kept], matches.slots[kept], closed_us)
-        return tuples, late_columns(late, slots, ts_us, closed_us)
+        kept = timed[rows]
+        kept[is_late[late.lost]] = False
+        wanted = matches.slots
+        if not kept.all():
+            rows, wanted = rows[kept], wanted[kept]
+        tuples = self._chunk(batch, ts_us, rows, wanted, closed_us)
+        return tuples, late_columns(
+            late, self.selection.slot_numbers[late.positions], ts_us, closed_us
+        )
 
     def _ranges_us(self) -> Ints:
         ranges = [INT64_MAX if s.window is None else s.window.range_us for s in self.slots]
         return np.array(ranges, np.int64)
 
-    def _with_slots(self, rows: Ints, positions: Ints) -> tuple[Ints, pa.ListArray]:
+    def _with_slots(self, rows: Ints, positions: SmallInts) -> tuple[Ints, pa.ListArray]:
         """The rows, which ascend, without repetition, and the slots of each."""
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
         kept = rows[starts]
@@ -88,7 +95,7 @@ class InputStage(Stage, ABC):
 
     @abstractmethod
     def _chunk(
-        self, batch: pa.RecordBatch, ts_us: Ints, rows: Ints, positions: Ints, closed_us: int
+        self, batch: pa.RecordBatch, ts_us: Ints, rows: Ints, positions: SmallInts, closed_us: int
     ) -> pa.RecordBatch:
         """The tuples of these rows as they are shipped, with their slots."""
 
@@ -115,7 +122,7 @@ class PackedStage(InputStage):
         yield from self._packed(waiting, epoch)
 
     def _chunk(
-        self, batch: pa.RecordBatch, ts_us: Ints, rows: Ints, positions: Ints, closed_us: int
+        self, batch: pa.RecordBatch, ts_us: Ints, rows: Ints, positions: SmallInts, closed_us: int
     ) -> pa.RecordBatch:
         """The tuples of these rows as the operator keeps them, with their slots."""
         kept, slots = self._with_slots(rows, positions)
@@ -143,14 +150,17 @@ class PackedStage(InputStage):
         [tuples] = pa.Table.from_batches(waiting).combine_chunks().to_batches()
         names = [key_name(n) for n in range(len(self.composition.keys))]
         keys = join_keys([tuples.column(name) for name in names])
+        hashes = keys.hashes
         if not keys.known.all():
-            tuples = tuples.filter(pa.array(keys.known))
-        buckets = bucket_of(keys.hashes[keys.known], BUCKETS)
+            tuples, hashes = tuples.filter(pa.array(keys.known)), hashes[keys.known]
+        buckets = bucket_of(hashes, BUCKETS)
         order, offsets = split_by_bucket(buckets, BUCKETS)
+        if (slots := same_slots(tuples.column(SLOTS))) is not None:
+            tuples = tuples.drop_columns([SLOTS])
         tuples = tuples.take(pa.array(order))
         used = np.flatnonzero(np.diff(offsets))
         chunks = (tuples.slice(offsets[b], offsets[b + 1] - offsets[b]) for b in used)
-        blobs = [to_ipc(chunk, CODEC) for chunk in chunks]
+        blobs = [to_blob(chunk, slots) for chunk in chunks]
         yield _input_rows(
             used,
             self.number,

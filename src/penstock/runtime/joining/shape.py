@@ -9,8 +9,6 @@ from penstock.plan.catalog import Stream
 from penstock.plan.specs import Composition, joined_name
 from penstock.schema import Field, Schema, arrow_type
 
-CODEC = "zstd"  # of chunks: they are shuffled, sent to the state, and kept there
-
 
 def chunk_columns(composition: Composition, stream: Stream) -> dict[str, str]:
     """Where each column that an input ships is in its chunks: a key is not kept twice."""

@@ -24,14 +24,14 @@ from penstock.errors import PenstockError
 from penstock.kernels.join_bucket import TIME, Combinations, JoinBucket, Windows
 from penstock.kernels.key_bucket import KeyBucket, counts_suffice
 from penstock.runtime.joining.book import Book, Chunk
+from penstock.runtime.joining.chunk_codec import from_blob, to_blob
 from penstock.runtime.joining.monitor import BucketFigures
-from penstock.runtime.joining.shape import CODEC
 from penstock.runtime.joining.tables import Place, Warm, WarmTables
-from penstock.runtime.packing import from_ipc, to_ipc
 
 MOST_BYTES = 2**27  # of results of one turn: Spark holds them all at once
 _PROMPT = 8  # times as many where results cannot wait
 _SMALL = 2**16  # bytes of blobs that become one chunk
+_EXPECTED = 2**20  # tuples for which room is made at once
 
 
 class ChunkStore(Protocol):
@@ -126,8 +126,9 @@ class Turn:
             # a shuffle has no order, and results must not depend on one
             blobs = sorted(a.blob for a in arrived if a.input == input_)
             for group in _groups(blobs):
-                tuples = _together([from_ipc(blob) for blob in group])
-                blob = group[0] if len(group) == 1 else to_ipc(tuples, CODEC)
+                schema = self.schemas[input_]
+                tuples = _together([from_blob(blob, schema) for blob in group])
+                blob = group[0] if len(group) == 1 else to_blob(tuples)
                 latest_us = int(tuples.column(TIME).to_numpy().max())
                 chunk = self.book.add(input_, tuples.num_rows, len(blob), latest_us)
                 self.chunks.put(chunk.number, blob)
@@ -153,7 +154,9 @@ class Turn:
     ) -> Iterator[bytes]:
         most_bytes = self.most_bytes * (_PROMPT if self.prompt else 1)
         size = 0
-        for chunk in self.book.split()[1]:
+        waiting = self.book.split()[1]
+        bucket.expect(min(self.book.waiting, _EXPECTED))
+        for chunk in waiting:
             if size > most_bytes:
                 return self._put_off(most_bytes)
             row = self.book.todo[1]
@@ -180,7 +183,7 @@ class Turn:
         """Make one chunk of many small ones, so that the book stays short."""
         while chunks := self.book.mergeable():
             living = _together([self._living(chunk, self._read(chunk)) for chunk in chunks])
-            blob = to_ipc(living, CODEC)
+            blob = to_blob(living)
             merged = self.book.merge(chunks, living.num_rows, len(blob))
             for chunk in chunks:
                 self._fresh.pop(chunk.number, None)
@@ -217,7 +220,9 @@ class Turn:
 
     def _read(self, chunk: Chunk) -> pa.RecordBatch:
         fresh = self._fresh.get(chunk.number)
-        return from_ipc(self.chunks.get(chunk.number)) if fresh is None else fresh
+        if fresh is not None:
+            return fresh
+        return from_blob(self.chunks.get(chunk.number), self.schemas[chunk.input])
 
 
 def _groups(blobs: Sequence[bytes]) -> Iterator[list[bytes]]:

@@ -1,0 +1,82 @@
+"""What is measured on Spark: cells of one engine on one input each, in three parts.
+
+- *streams*: two to six streams, large micro-batches, penstock and Spark's chain of joins on the
+  state store in memory, its fastest.
+- *sweep*: the same two over the share of tuples that join, on less input.
+- *stores*: a chain on every state store that Spark has. On RocksDB it takes minutes for what the
+  others do in seconds, so there is less input, the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from penstock.bench.join.spark_runs import STORES, Given
+
+OURS, IN_MEMORY, DURABLE = "penstock", "memory", "rocksdb, format 4"
+USUAL = 0.05  # the selectivity by which streams are compared
+STREAMS, SWEEP, STORED = "streams", "sweep", "stores"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """repetitions: of which the fastest counts; restarts: whether the engine is started again."""
+
+    part: str
+    given: Given
+    engine: str
+    repetitions: int
+    restarts: bool
+
+    @property
+    def key(self) -> tuple[str, int, float, str]:
+        return self.part, self.given.streams, self.given.selectivity, self.engine
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """By part: numbers of streams, rows of a file, files; selectivities are those of the sweep."""
+
+    counts: dict[str, Sequence[int]]
+    selectivities: Sequence[float]
+    stores: Sequence[str]
+    rows_per_file: dict[str, int]
+    files: dict[str, int]
+    range_s: int = 150
+    files_per_batch: int = 2
+    repetitions: int = 2
+
+    def cells(self) -> Iterator[Cell]:
+        """All cells, those of one input next to each other."""
+        for part, shares in self._shares():
+            for streams in self.counts[part]:
+                for share in shares:
+                    given = self.given(part, streams, share)
+                    for engine in (OURS, *(self.stores if part == STORED else [IN_MEMORY])):
+                        slow = engine not in (OURS, IN_MEMORY)
+                        times = 1 if slow else self.repetitions
+                        yield Cell(part, given, engine, times, restarts=part != SWEEP)
+
+    def given(self, part: str, streams: int, selectivity: float) -> Given:
+        files, rows = self.files[part], self.rows_per_file[part]
+        return Given(streams, selectivity, files, rows, self.files_per_batch, self.range_s)
+
+    def _shares(self) -> list[tuple[str, Sequence[float]]]:
+        return [(STREAMS, [USUAL]), (SWEEP, self.selectivities), (STORED, [USUAL])]
+
+
+FULL = Sizes(
+    counts={STREAMS: (4, 3, 2, 6), SWEEP: (2, 3, 4, 6), STORED: (3, 4, 2, 6)},
+    selectivities=(0.01, 0.25, 1.0),
+    stores=list(STORES),
+    rows_per_file={STREAMS: 400_000, SWEEP: 200_000, STORED: 75_000},
+    files={STREAMS: 6, SWEEP: 4, STORED: 4},
+)
+QUICK = Sizes(
+    counts={STREAMS: (3, 4), SWEEP: (2,), STORED: (3,)},
+    selectivities=(USUAL, 1.0),
+    stores=[IN_MEMORY, DURABLE],
+    rows_per_file={STREAMS: 400_000, SWEEP: 200_000, STORED: 50_000},
+    files={STREAMS: 4, SWEEP: 4, STORED: 4},
+)

@@ -1,0 +1,86 @@
+"""What the cells say together: ratios of penstock to Spark's chains of joins.
+
+Results are equal if all engines found the same on the same input: rows carry a digest of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from penstock.bench.join.cells import DURABLE, OURS, STORED, STREAMS
+from penstock.bench.report import Value
+
+Row = dict[str, Value]
+Contest = dict[str, Row]  # by engine, on one input
+
+
+def agree(rows: Sequence[Row]) -> bool:
+    return all(
+        len({row["digest"] for row in contest.values()}) == 1
+        for contest in _contests(rows).values()
+    )
+
+
+def summary(rows: Sequence[Row]) -> dict[str, Any]:
+    """Ratios by number of streams; of two streams that of the worst selectivity."""
+    contests = {k: c for k, c in _contests(rows).items() if OURS in c and len(c) > 1}
+    alike = {_name(n): c for (part, n, _), c in sorted(contests.items()) if part == STREAMS}
+    stored = {_name(n): c for (part, n, _), c in sorted(contests.items()) if part == STORED}
+    worst = {
+        _name(n): min(
+            _vs_best(c) for (part, m, _), c in contests.items() if m == n and part != STORED
+        )
+        for n in sorted({n for part, n, _ in contests if part != STORED})
+    }
+    durable = {n: c for n, c in stored.items() if DURABLE in c}
+    return {
+        "spark_rows_per_s": {n: c[OURS]["rows_per_s"] for n, c in alike.items()},
+        "native_best": {n: _best(c) for n, c in stored.items()},
+        "ratio_vs_native": {n: _vs_best(c) for n, c in alike.items()}
+        | {n: ratio for n, ratio in worst.items() if n == "n2"},
+        "ratio_vs_native_worst": worst,
+        "ratio_vs_native_by_store": {
+            n: {store: _ratio(c, store, "rows_per_s") for store in c if store != OURS}
+            for n, c in stored.items()
+        },
+        "ratio_vs_rocksdb_4": {n: _ratio(c, DURABLE, "rows_per_s") for n, c in durable.items()},
+        "state_ratio_vs_native": _most(contests.values(), "state_mb"),
+        "state_ratio_vs_rocksdb_4": {n: _ratio(c, DURABLE, "state_mb") for n, c in durable.items()},
+        "state_and_tables_ratio_vs_native": max(
+            _ratio(c, _best(c), "state_mb") + _share_of_tables(c) for c in contests.values()
+        ),
+        "checkpoint_ratio_vs_native": _most(contests.values(), "checkpoint_mb"),
+    }
+
+
+def _contests(rows: Iterable[Row]) -> dict[tuple[str, int, float], Contest]:
+    found: dict[tuple[str, int, float], Contest] = {}
+    for row in rows:
+        key = str(row["part"]), int(row["streams"] or 0), float(row["selectivity"] or 0)
+        found.setdefault(key, {})[str(row["engine"])] = row
+    return found
+
+
+def _name(streams: int) -> str:
+    return f"n{streams}"
+
+
+def _best(contest: Contest) -> str:
+    return max(contest.keys() - {OURS}, key=lambda name: float(contest[name]["rows_per_s"] or 0))
+
+
+def _vs_best(contest: Contest) -> float:
+    return _ratio(contest, _best(contest), "rows_per_s")
+
+
+def _most(contests: Iterable[Contest], figure: str) -> float:
+    return max(_ratio(contest, _best(contest), figure) for contest in contests)
+
+
+def _ratio(contest: Contest, rival: str, figure: str) -> float:
+    return float(contest[OURS][figure] or 0) / float(contest[rival][figure] or 1)
+
+
+def _share_of_tables(contest: Contest) -> float:
+    return float(contest[OURS]["tables_mb"] or 0) / float(contest[_best(contest)]["state_mb"] or 1)
