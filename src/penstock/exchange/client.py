@@ -112,6 +112,11 @@ class NodeClient:
         """The queue of that name; QueueUnknown if there is none."""
         return QueueRef(name, self._to.call("open", {"queue": name})["incarnation"])
 
+    def schema_of(self, name: str) -> pa.Schema:
+        """The schema of the queue of that name."""
+        text = self._to.call("open", {"queue": name})["schema"]
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+
     def drop(self, queue: QueueRef) -> None:
         self._call("drop", queue)
 
@@ -223,6 +228,10 @@ class NodeClient:
 
     def trim(self, queue: QueueRef) -> int:
         return int(self._call("trim", queue)["first"])
+
+    def tell(self, uri: str) -> None:
+        """Have the node tell another one whenever an entry of it is loaded."""
+        self._to.call("tell", {"uri": uri})
 
     def stats(self) -> dict[str, Any]:
         """Figures of the node and all its queues."""

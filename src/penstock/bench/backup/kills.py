@@ -1,7 +1,7 @@
 """Experiment 5: nodes, backup servers and consumers killed at random while tuples flow.
 
 Three consumers, one of them slow, so that the queue is handed over all the time. In the end every
-consumer must have every tuple once.
+consumer must have every tuple once. The node has a standby, and a new one after each kill.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ class Upstream:
 
 def kill_rows(kills: int, seed: int, directory: Path) -> list[Row]:
     rng = random.Random(seed)
-    node, backup = with_backup(directory)
+    node, backup = with_backup(directory, standby=True)
     with node.client(patience_s=LONG_S) as client:
-        queue = client.create("q", SCHEMA, capacity=_CAPACITY)
+        queue = client.create("q", SCHEMA, capacity=_CAPACITY, entry=True)
         names = {"fast": 0.0, "steady": 0.0, "slow": _SLOW_S}
         for name in names:
             client.register(queue, name)
@@ -141,7 +141,7 @@ def _running(
     finally:
         for one in downstreams:
             one.kill()
-        node.kill()
+        node.stop()
         backup.kill()
 
 
@@ -159,6 +159,8 @@ def _kill(
         time.sleep(rng.uniform(*_BETWEEN_S))
         what = rng.choice(("node", "backup", "consumer"))
         victim = {"node": node, "backup": backup}.get(what) or rng.choice(downstreams)
+        if victim is node:
+            node.prepare()
         began = time.perf_counter()
         victim.kill()
         committed = len(upstream.committed_s)
