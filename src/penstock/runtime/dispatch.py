@@ -150,10 +150,15 @@ class Dispatcher:
         if not self.turn.acquire(blocking=False):
             raise InterruptedError("the ring stops")  # it runs again
         try:
-            results = unpacked(frame.toArrow())
-            self._feed(results, batch)
+            with self.guard:
+                feeds = [(slot, s) for slot, s in self.sinks.items() if isinstance(s, Feed)]
+            if feeds:
+                counts = self._feed(*feeds[0], frame, batch)
+            else:
+                results = unpacked(frame.toArrow())
+                counts = self._dispatch(results, batch) if results.num_rows else {}
             self.batches += 1
-            self.finish(batch, self._dispatch(results, batch) if results.num_rows else {})
+            self.finish(batch, counts)
             self.delivered = batch
         finally:
             self.turn.release()
@@ -172,18 +177,17 @@ class Dispatcher:
             if held:
                 self.turn.release()
 
-    def _feed(self, results: pa.Table, batch: int) -> None:
+    def _feed(self, slot: int, feed: Feed, frame: DataFrame, batch: int) -> dict[int, int]:
         """Pass on what a derived stream's ring makes, for its only query; or that it made nothing.
 
         An error ends the micro-batch: the ring stops, and runs it again.
         """
-        with self.guard:
-            feeds = [(s, self.columns[n]) for n, s in self.sinks.items() if isinstance(s, Feed)]
-        for feed, columns in feeds:
-            rows = None
-            if results.num_rows:
-                rows = shown_rows(matched_rows(results, self.names).rows, columns)
-            feed.pass_on(rows, self.ring, batch, self.stopping)
+        heard = slot in self.outlets.subscribers.slots()
+        columns = self.columns[slot]
+        fed = feed.pass_on(frame, self.names, columns, self.ring, batch, self.stopping, heard)
+        if fed.tuples is not None and fed.rows:
+            self.outlets.subscribers.publish(slot, fed.tuples, batch)
+        return {slot: fed.rows} if fed.rows else {}
 
     def _dispatch(self, results: pa.Table, batch: int) -> dict[int, int]:
         matched = matched_rows(results, self.names)
