@@ -27,7 +27,7 @@ from penstock.exchange.failures import (
     NodeGone,
     PositionAhead,
 )
-from penstock.exchange.pieces import Piece, pieces_of
+from penstock.exchange.pieces import BATCH_BYTES, Piece, pieces_of
 from penstock.exchange.spec import DEFAULT_CAPACITY
 from penstock.exchange.wire import LONGEST_WAIT_S, NodeAddress, QueueRef
 
@@ -128,14 +128,16 @@ class NodeClient:
         partition: int,
         schema: pa.Schema,
         batches: Iterable[pa.RecordBatch],
+        batch_bytes: int = BATCH_BYTES,
     ) -> int:
         """Deliver a partition, in pieces of bounded size; how many rows it has.
 
-        Waits while the queue is full. Partitions without rows are delivered, too.
+        Waits while the queue is full. Partitions without rows are delivered, too. Record batches
+        of more than `batch_bytes` are cut.
         """
         rows = 0
         key = {"ring": ring, "batch": batch, "partition": partition}
-        for piece in pieces_of(batches):
+        for piece in pieces_of(batches, batch_bytes=batch_bytes):
             self._to.patiently(partial(self._put_piece, {**_named(queue), **key}, schema, piece))
             rows += piece.rows
         return rows

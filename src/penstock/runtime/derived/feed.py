@@ -22,7 +22,13 @@ from penstock.exchange.client import NodeClient, SafePoint
 from penstock.exchange.wire import NodeAddress, QueueRef
 from penstock.plan.specs import Shown
 from penstock.runtime.derived.definition import PUNCTUATION
-from penstock.runtime.derived.putting import Putting, Shape, put_by_tasks, put_while_full
+from penstock.runtime.derived.putting import (
+    UNCUT_BYTES,
+    Putting,
+    Shape,
+    put_by_tasks,
+    put_while_full,
+)
 from penstock.runtime.service import Address
 
 
@@ -88,7 +94,8 @@ class Feed:
         stopping: threading.Event,
     ) -> None:
         def put() -> None:
-            self.client.put(self.queue, ring, batch, partition, self.schema, batches)
+            place = self.queue, ring, batch, partition
+            self.client.put(*place, self.schema, batches, UNCUT_BYTES)
 
         put_while_full(put, self.failed_readers, stopping.wait)
 

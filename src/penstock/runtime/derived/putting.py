@@ -2,8 +2,8 @@
 
 Each task puts the rows of its partition, under (ring, micro-batch, partition), at the node that
 holds the queue; nothing of them passes the driver, which commits when all are there. A task that
-runs again replaces what it put. Its rows are one record batch, cut by size: so the same rows have
-as many positions, in whatever order a shuffle brings them.
+runs again replaces what it put. How many record batches its rows become follows from the rows
+alone, in whatever order a shuffle brings them: so a replay into a new queue has the same positions.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from penstock.errors import EngineError
 from penstock.exchange.client import NodeClient
 from penstock.exchange.failures import NodeBusy, QueueFull
-from penstock.exchange.wire import NodeAddress, QueueRef
+from penstock.exchange.wire import LARGEST_PUT, NodeAddress, QueueRef
 from penstock.plan.specs import Shown
 from penstock.runtime.packing import from_ipc, to_ipc, unpacked
 from penstock.runtime.service import Address, ask
 from penstock.runtime.sinks.matched import matched_rows, shown_rows
 
 FAILED_READERS = "failed_readers"  # call of the epoch service
+UNCUT_BYTES = LARGEST_PUT // 2  # `Shape` cuts, by what makes no difference to a replay
+_BATCH_BYTES = 1 << 20  # of a record batch, in the mean
 _BLOBS = pa.list_(pa.binary())
 _WAIT_S = 1.0
 _PATIENCE_S = 5.0  # of one attempt; then the engine is asked whether to go on waiting
@@ -51,8 +54,20 @@ class Shape:
             for column, wanted in zip(rows.columns, self.schema, strict=False)
         ]
         table = pa.Table.from_arrays([*columns, nothing], schema=self.schema)
-        batches: list[pa.RecordBatch] = table.combine_chunks().to_batches()
-        return batches
+        [whole] = table.combine_chunks().to_batches()
+        count = -(-sum(map(_data_bytes, whole.columns)) // _BATCH_BYTES)
+        size = -(-whole.num_rows // max(1, count))
+        return [whole.slice(start, size) for start in range(0, whole.num_rows, size)]
+
+
+def _data_bytes(array: pa.Array) -> int:
+    """Bytes of the values; masks, which Arrow has or has not as it comes, do not count."""
+    kind = array.type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return 4 * len(array) + _data_bytes(array.flatten())
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return 4 * len(array) + (pc.sum(pc.binary_length(array)).as_py() or 0)
+    return len(array) * kind.bit_width // 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +94,13 @@ class Putting:
         tuples = self.shape.tuples(pa.Table.from_batches(found)) if found else []
         put_while_full(
             lambda: _client(self.node).put(
-                self.queue, self.ring, self.batch, context.partitionId(), self.shape.schema, tuples
+                self.queue,
+                self.ring,
+                self.batch,
+                context.partitionId(),
+                self.shape.schema,
+                tuples,
+                UNCUT_BYTES,
             ),
             lambda: ask(self.engine, FAILED_READERS, {"stream": self.stream}),
         )
