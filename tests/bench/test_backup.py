@@ -18,6 +18,7 @@ TINY = Sizes(
     seconds=2.0,
     monitored_rates=(1_000, 50_000),
     turns=1,
+    restarts=0,
     pairs=5,
     kills=6,
 )

@@ -104,7 +104,7 @@ class Standby:
         self._active = 1
 
 
-def scheme_rows(turns: int, directory: Path) -> list[Row]:
+def scheme_rows(turns: int, restarts: int, directory: Path) -> list[Row]:
     rows: list[Row] = []
     for name in ("plain", "adaptive", "adaptive, standby", "passive", "active"):
         runs = [_one(name, directory / f"{name}{turn}", turn) for turn in range(turns)]
@@ -121,13 +121,22 @@ def scheme_rows(turns: int, directory: Path) -> list[Row]:
                 "shipped_per_batch": float(np.mean([run["shipped"] for run in runs])) / _BATCHES,
             }
         )
-    times = [restart_seconds(directory / f"spark{turn}") for turn in range(max(1, turns // 3))]
-    spark: Row = {"experiment": "3 recovery", "scheme": "Spark application", "kills": len(times)}
-    measured: Row = {
-        "recovery_p50_s": float(np.percentile(times, 50)),
-        "recovery_max_s": max(times),
-    }
-    return [*rows, spark | measured]
+    return [*rows, *_spark_rows(restarts, directory)]
+
+
+def _spark_rows(restarts: int, directory: Path) -> list[Row]:
+    times = [restart_seconds(directory / f"spark{turn}") for turn in range(restarts)]
+    if not times:
+        return []
+    return [
+        {
+            "experiment": "3 recovery",
+            "scheme": "Spark application",
+            "kills": restarts,
+            "recovery_p50_s": float(np.percentile(times, 50)),
+            "recovery_max_s": max(times),
+        }
+    ]
 
 
 def _one(name: str, directory: Path, seed: int) -> dict[str, float]:
