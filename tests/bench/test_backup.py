@@ -15,7 +15,7 @@ from penstock.bench.report import Report
 
 TINY = Sizes(
     rates=(1_000, 50_000),
-    seconds=2.0,
+    seconds=1.5,
     monitored_rates=(1_000, 50_000),
     turns=1,
     restarts=0,
