@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.errors import EngineError, PenstockError, QueryError, WorkspaceError
+    from penstock.runtime.derived.connector import QueueSource
     from penstock.runtime.engine import Engine
     from penstock.runtime.query import Query, QueryStatus
     from penstock.runtime.sinks.live import Subscription
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Engine": "penstock.runtime.engine",
     "Query": "penstock.runtime.query",
+    "QueueSource": "penstock.runtime.derived.connector",
     "QueryStatus": "penstock.runtime.query",
     "Subscription": "penstock.runtime.sinks.live",
     "Answer": "penstock.runtime.statements",
@@ -35,6 +37,7 @@ __all__ = [
     "Query",
     "QueryError",
     "QueryStatus",
+    "QueueSource",
     "Schema",
     "Subscription",
     "WorkspaceError",

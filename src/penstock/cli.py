@@ -166,13 +166,20 @@ def node(
         float,
         typer.Option(help="Most that is kept for others, or in a directory.", min=0.001),
     ] = 16.0,
-    partial: Annotated[
-        bool, typer.Option("--partial", help="Measure shared queues only while an entry is loaded.")
+    measure_all: Annotated[
+        bool,
+        typer.Option(
+            "--measure-all", help="Measure all queues, not shared ones while an entry is loaded."
+        ),
     ] = False,
     tell: Annotated[
         list[str] | None,
         typer.Option(metavar="URI", help="A node to tell when an entry here is loaded."),
     ] = None,
+    standby: Annotated[
+        bool,
+        typer.Option("--standby", help="Wait until the node of DIR ends, then take its place."),
+    ] = False,
 ) -> None:
     """Hold queues of derived streams in a process of its own, until Ctrl-C or SIGTERM."""
 
@@ -180,7 +187,9 @@ def node(
         from penstock.console.node import NodeOptions, run_node
 
         nbytes, told = int(backup_gb * 1024**3), tuple(tell or ())
-        options = NodeOptions(host, port, token_file, backup, nbytes, partial, told)
+        options = NodeOptions(
+            host, port, token_file, backup, nbytes, not measure_all, told, standby
+        )
         return run_node(directory, options)
 
     raise typer.Exit(guarded(work))

@@ -15,9 +15,10 @@ from penstock.bench.report import Report
 
 TINY = Sizes(
     rates=(1_000, 50_000),
-    seconds=2.0,
+    seconds=1.5,
     monitored_rates=(1_000, 50_000),
     turns=1,
+    restarts=0,
     pairs=5,
     kills=6,
 )

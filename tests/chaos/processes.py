@@ -53,22 +53,22 @@ def told(folder: Path) -> str:
 
 def kill(process: subprocess.Popen[bytes]) -> None:
     """Kill the engine alone; Spark's JVM and its Python workers must follow by themselves."""
-    family = _descendants(process.pid)
-    assert any("java" in _command(pid) for pid in family)
+    family = descendants(process.pid)
+    assert any("java" in command_of(pid) for pid in family)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    wait_for(lambda: not any(_command(pid) for pid in family))
+    wait_for(lambda: not any(command_of(pid) for pid in family))
 
 
-def _descendants(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
     found = []
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in _read(children).split():
-            found += [int(child), *_descendants(int(child))]
+            found += [int(child), *descendants(int(child))]
     return found
 
 
-def _command(pid: int) -> str:
+def command_of(pid: int) -> str:
     """The command line of a process; empty once it is gone."""
     return _read(Path(f"/proc/{pid}/cmdline"))
 

@@ -134,7 +134,12 @@ def test_an_entry_stays_loaded_until_it_is_well_below_the_threshold(load, limit,
 
 
 def test_shared_outputs_are_measured_only_while_an_entry_is_loaded() -> None:
-    assert is_measured(entry=True, downstreams=0, entry_loaded=False)
-    assert is_measured(entry=False, downstreams=2, entry_loaded=True)
-    assert not is_measured(entry=False, downstreams=2, entry_loaded=False)
-    assert not is_measured(entry=False, downstreams=1, entry_loaded=True)
+    calm = {"overloaded": False}
+    assert is_measured(entry=True, downstreams=0, entry_loaded=False, **calm)
+    assert is_measured(entry=False, downstreams=2, entry_loaded=True, **calm)
+    assert not is_measured(entry=False, downstreams=2, entry_loaded=False, **calm)
+    assert not is_measured(entry=False, downstreams=1, entry_loaded=True, **calm)
+
+
+def test_who_hands_over_is_measured_until_it_is_calm() -> None:
+    assert is_measured(entry=False, downstreams=1, entry_loaded=False, overloaded=True)

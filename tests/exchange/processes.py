@@ -29,9 +29,9 @@ def free_port() -> int:
 class NodeProcess:
     """A node that can be killed and started again, at the same address."""
 
-    def __init__(self, directory: Path, *options: str) -> None:
+    def __init__(self, directory: Path, *options: str, port: int | None = None) -> None:
         self.directory = directory
-        self.port = free_port()
+        self.port = port or free_port()
         self._options = options
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "token").write_text(TOKEN)

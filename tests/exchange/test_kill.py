@@ -102,6 +102,21 @@ def test_nodes_and_backups_killed_at_random_lose_and_repeat_nothing(tmp_path: Pa
         assert client.describe(queue)["first"] == 120
 
 
+def test_a_standby_takes_over_at_once_with_all_that_was_answered(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "node") as node, node.client(patience_s=10) as client:
+        queue = client.create("q", SCHEMA)
+        client.register(queue, "reader")
+        standby = NodeProcess(tmp_path / "node", "--standby", port=node.port)
+        assert standby.process.stdout is not None
+        assert standby.process.stdout.readline() == "standby\n"
+        write(client, queue, 0)
+        node.kill()
+        write(client, queue, 1)
+        assert read(client, queue, 0, 4) == numbers(2)
+        standby.wait_until_up()
+        standby.kill()
+
+
 def test_a_killed_consumer_goes_on_behind_what_it_made_safe(tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "node") as node, node.client() as client:
         queue = client.create("q", SCHEMA)

@@ -21,6 +21,7 @@ from penstock.exchange.failures import (
 from penstock.exchange.node import Node
 from penstock.exchange.queues import Queues
 from penstock.exchange.remote_backup import NodeBackup
+from penstock.exchange.teller import Teller
 
 
 def test_a_batch_is_seen_when_all_its_partitions_are_committed(client: NodeClient) -> None:
@@ -160,12 +161,10 @@ def test_a_full_disk_refuses_appends_and_loses_nothing(
 
 
 def test_an_entry_that_is_loaded_has_other_nodes_measure(tmp_path: Path) -> None:
-    from penstock.exchange.node import teller
-
-    told = Node(Queues(tmp_path / "told", partial=True), TOKEN)
-    telling = Queues(tmp_path / "telling", partial=True, tell=teller([told.address]))
-    entry = Node(telling, TOKEN)
+    told = Node(Queues(tmp_path / "told"), TOKEN)
+    entry = Node(Queues(tmp_path / "telling", teller=Teller(TOKEN)), TOKEN)
     inside, outside = NodeClient(entry.address), NodeClient(told.address)
+    inside.tell(told.address.uri)
     shared = outside.create("Shared", SCHEMA)
     for name in ("a", "b"):
         outside.register(shared, name)
@@ -179,6 +178,7 @@ def test_an_entry_that_is_loaded_has_other_nodes_measure(tmp_path: Path) -> None
         write(inside, queue, batch, list(range(1500)))
         batch += 1
     assert inside.stats()["monitor"]["entry_loaded"]
+    assert outside.describe(shared)["measured"]
     entry.stop()
     told.stop()
 

@@ -72,7 +72,7 @@ def test_malformed_messages_are_refused_and_change_nothing(
     raw = flight.FlightClient(node.address.uri)
     header = (b"authorization", b"Bearer " + TOKEN.encode())
     options = flight.FlightCallOptions(timeout=5, headers=[header])
-    for action in ("create", "drop", "commit", "ack", "register", "backup_trim", "nothing"):
+    for action in ("create", "drop", "commit", "ack", "register", "backup_trim", "tell", "nothing"):
         with pytest.raises(flight.FlightServerError):
             list(raw.do_action(flight.Action(action, body), options))
     with pytest.raises(flight.FlightServerError):

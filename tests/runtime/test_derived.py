@@ -113,6 +113,26 @@ def test_a_stream_flows_from_its_first_reader_on_and_starts_again_where_it_was(
         assert list((tmp_path / "w" / "exchange" / "queues").glob("q_*")) == []
 
 
+def test_where_tuples_enter_is_measured_and_tells_the_other_nodes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with (
+        NodeProcess(tmp_path / "one") as one,
+        NodeProcess(tmp_path / "two") as two,
+        Engine(spark, tmp_path / "w") as engine,
+        one.client() as there,
+    ):
+        ScriptedStream(engine, "S", COLUMNS, event_time="ts")
+        engine.execute(f"SET exchange_token_file = '{tmp_path / 'one' / 'token'}'")
+        at = "CREATE STREAM {} WITH (node = '{}') AS SELECT id, ts FROM {}"
+        engine.execute(at.format("First", one.address.uri, "S"))
+        engine.execute(at.format("Second", two.address.uri, "First"))
+        _until(lambda: there.stats()["tells"] == [two.address.uri])
+        first, second = map(engine.catalog.require, ("First", "Second"))
+        _until(lambda: engine.exchange.describe(first)["measured"])
+        assert not engine.exchange.describe(second)["measured"]
+
+
 def test_a_node_that_dies_and_returns_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
     """The queue is on a node of its own, which is killed while tuples go through."""
     with (

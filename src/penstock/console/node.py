@@ -1,6 +1,8 @@
 """`penstock node`: a process that holds queues, until Ctrl-C or SIGTERM.
 
-The address goes to stdout, one line, once calls are answered; everything else to stderr.
+The address goes to stdout, one line, once calls are answered; everything else to stderr. A standby
+is a second process on the same directory: loaded and ready, it waits for the first one's lock,
+which the system frees however that one ends, and goes on with its files at its address.
 """
 
 from __future__ import annotations
@@ -12,13 +14,15 @@ from pathlib import Path
 
 from penstock.console.failures import OK, say
 from penstock.errors import PenstockError
-from penstock.exchange.node import Node, teller
+from penstock.exchange.node import Node
 from penstock.exchange.queues import DEFAULT_BACKUP_BYTES, Queues
 from penstock.exchange.remote_backup import backup_at
+from penstock.exchange.teller import Teller
 from penstock.exchange.token import read_token
-from penstock.exchange.wire import NodeAddress
 
+STANDBY = "standby"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_TAKEOVER_S = 10.0  # for the address of a process that has just ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +32,34 @@ class NodeOptions:
     token_file: Path | None = None
     backup: str | None = None
     backup_bytes: int = DEFAULT_BACKUP_BYTES
-    partial: bool = False
+    partial: bool = True
     tell: tuple[str, ...] = ()
+    standby: bool = False
 
 
 def run_node(directory: Path, options: NodeOptions) -> int:
     token_file = options.token_file or directory / "token"
     token = read_token(token_file)
     backup = options.backup and backup_at(options.backup, token, options.backup_bytes)
-    tell = teller([NodeAddress(uri, token) for uri in options.tell]) if options.tell else None
+    tell = Teller(token, options.tell)
     named = partial(backup_at, token=token, limit=options.backup_bytes)
-    queues = Queues(directory, backup or None, options.backup_bytes, options.partial, tell, named)
+    if options.standby:
+        if not options.port:
+            raise PenstockError("a standby takes over an address", "add --port, as for the node")
+        say(f"standby of the node in {directory}")
+        print(STANDBY, flush=True)
+    queues = Queues(
+        directory,
+        backup or None,
+        options.backup_bytes,
+        options.partial,
+        tell,
+        named,
+        wait=options.standby,
+    )
     try:
-        node = Node(queues, token, options.host, options.port)
+        patience_s = _TAKEOVER_S if options.standby else 0.0
+        node = Node(queues, token, options.host, options.port, patience_s)
     except PenstockError:
         queues.close()
         raise

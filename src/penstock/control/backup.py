@@ -145,6 +145,9 @@ def is_entry_loaded(before: bool, load: float, threshold: float) -> bool:
     return load > (_QUIET_SHARE * threshold if before else threshold)
 
 
-def is_measured(entry: bool, downstreams: int, entry_loaded: bool) -> bool:
-    """Entries always; others only while an entry is loaded, and only where the output is shared."""
-    return entry or (entry_loaded and downstreams > 1)
+def is_measured(entry: bool, downstreams: int, entry_loaded: bool, overloaded: bool) -> bool:
+    """Entries always; others only while an entry is loaded, and only where the output is shared.
+
+    One that hands over is measured, too: else nobody would see when it may stop.
+    """
+    return entry or overloaded or (entry_loaded and downstreams > 1)

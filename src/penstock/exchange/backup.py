@@ -121,9 +121,14 @@ class DirectoryBackup:
         return found
 
     def _directory(self, queue: str) -> Path:
-        if not _ID.fullmatch(queue):
-            raise Refused(f"{queue!r:.120} is not the id of a queue")
-        return self._root / queue
+        return self._root / check_id(queue)
+
+
+def check_id(queue: str) -> str:
+    """What a queue's backup is called; also the name of a directory."""
+    if not _ID.fullmatch(queue):
+        raise Refused(f"{queue!r:.120} is not the id of a queue")
+    return queue
 
 
 def _remove_empty(directory: Path) -> None:

@@ -27,7 +27,7 @@ from penstock.exchange.failures import (
     NodeGone,
     PositionAhead,
 )
-from penstock.exchange.pieces import Piece, pieces_of
+from penstock.exchange.pieces import BATCH_BYTES, Piece, pieces_of
 from penstock.exchange.spec import DEFAULT_CAPACITY
 from penstock.exchange.wire import LONGEST_WAIT_S, NodeAddress, QueueRef
 
@@ -112,6 +112,11 @@ class NodeClient:
         """The queue of that name; QueueUnknown if there is none."""
         return QueueRef(name, self._to.call("open", {"queue": name})["incarnation"])
 
+    def schema_of(self, name: str) -> pa.Schema:
+        """The schema of the queue of that name."""
+        text = self._to.call("open", {"queue": name})["schema"]
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+
     def drop(self, queue: QueueRef) -> None:
         self._call("drop", queue)
 
@@ -123,14 +128,16 @@ class NodeClient:
         partition: int,
         schema: pa.Schema,
         batches: Iterable[pa.RecordBatch],
+        batch_bytes: int = BATCH_BYTES,
     ) -> int:
         """Deliver a partition, in pieces of bounded size; how many rows it has.
 
-        Waits while the queue is full. Partitions without rows are delivered, too.
+        Waits while the queue is full. Partitions without rows are delivered, too. Record batches
+        of more than `batch_bytes` are cut.
         """
         rows = 0
         key = {"ring": ring, "batch": batch, "partition": partition}
-        for piece in pieces_of(batches):
+        for piece in pieces_of(batches, batch_bytes=batch_bytes):
             self._to.patiently(partial(self._put_piece, {**_named(queue), **key}, schema, piece))
             rows += piece.rows
         return rows
@@ -223,6 +230,10 @@ class NodeClient:
 
     def trim(self, queue: QueueRef) -> int:
         return int(self._call("trim", queue)["first"])
+
+    def tell(self, uri: str) -> None:
+        """Have the node tell another one whenever an entry of it is loaded."""
+        self._to.call("tell", {"uri": uri})
 
     def stats(self) -> dict[str, Any]:
         """Figures of the node and all its queues."""

@@ -33,6 +33,7 @@ CALL_S = 10.0
 PATIENCE_S = 60.0
 CONNECTIONS = 4
 _PAUSE_S = (0.02, 1.0)
+_PAUSE_SHARE = 0.1  # of the time waited so far: so much longer than necessary at most
 _PASSING = (NodeGone, NodeBusy, QueueFull, BackupGone, PositionAhead)  # what another try may cure
 _OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
@@ -108,15 +109,17 @@ class Connections:
 
     def patiently(self, attempt: Callable[[float], Answer]) -> Answer:
         """Try until it works or time is up; the attempt is told how many seconds are left."""
-        deadline, pause_s = time.monotonic() + self.patience_s, _PAUSE_S[0]
+        began_s = time.monotonic()
+        deadline = began_s + self.patience_s
         while True:
             try:
                 return attempt(deadline - time.monotonic())
             except _PASSING:
-                if time.monotonic() + pause_s > deadline:
+                now_s = time.monotonic()
+                pause_s = min(max(_PAUSE_S[0], _PAUSE_SHARE * (now_s - began_s)), _PAUSE_S[1])
+                if now_s + pause_s > deadline:
                     raise
             time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _PAUSE_S[1])
 
     @contextmanager
     def errors(self) -> Iterator[None]:

@@ -20,7 +20,7 @@ from penstock.control.backup import (
 )
 from penstock.exchange.backup import BackupStore
 from penstock.exchange.failures import BackupGone, BatchTooLarge, NodeBusy
-from penstock.exchange.load import LoadMeter
+from penstock.exchange.load import AskedRates, LoadMeter
 from penstock.exchange.queue import Queue
 
 _MOST_BYTES = 16 * 1024 * 1024
@@ -48,6 +48,8 @@ class Handover:
         self._acting: Acting = self._act()
         self._changes = 0
         self._facts = LoadFacts(0, 0.0, 0.0, ())
+        self._measured = False
+        self._asked = AskedRates(time.monotonic(), queue.tally())
         if queue.spec.mode == "adaptive" and backup is not None:
             queue.on_full = self._on_full
             tally = queue.tally()
@@ -57,6 +59,7 @@ class Handover:
     def look(self, now_s: float) -> LoadFacts:
         """Measure and decide."""
         self._facts = self._meter.measure(now_s, self._queue.tally())
+        self._measured = True
         rules = self._queue.spec.rules
         if rules.mode == "adaptive" and self._backup is not None:
             self._overloaded = is_overloaded(self._overloaded, self._facts, rules)
@@ -67,6 +70,11 @@ class Handover:
 
     def look_away(self) -> None:
         self._meter.forget()
+        self._measured = False
+
+    @property
+    def overloaded(self) -> bool:
+        return self._overloaded
 
     def hand_over_now(self) -> int:
         """Hand over what can be, whatever the load; how many bytes went."""
@@ -82,11 +90,15 @@ class Handover:
             self._backup_bytes = self._backup.trim(self._queue.spec.id, self._queue.tally().trimmed)
 
     def describe(self) -> dict[str, Any]:
+        inflow, trimmed = self._asked.rates(time.monotonic(), self._queue.tally)
+        if self._measured:
+            inflow, trimmed = self._facts.inflow, self._facts.trimmed
         return {
             "acting": self._acting,
             "mode_changes": self._changes,
-            "inflow_bytes_per_s": self._facts.inflow,
-            "trimmed_bytes_per_s": self._facts.trimmed,
+            "measured": self._measured,
+            "inflow_bytes_per_s": inflow,
+            "trimmed_bytes_per_s": trimmed,
             "backup_answers": self._answers,
             "backup_bytes": self._backup_bytes,
             "handed_bytes": self._handed_bytes,

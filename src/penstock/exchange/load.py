@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from penstock.control.backup import LoadFacts, processing_rate
 from penstock.exchange.figures import Tally
 
 _WEIGHT = 0.5  # of the newest period
+_LEAST_S = 0.5  # between two answers to whoever asks
 
 
 class LoadMeter:
@@ -36,3 +39,23 @@ class LoadMeter:
     def forget(self) -> None:
         """Measuring pauses: the next period begins with the next call."""
         self._before = None
+
+
+class AskedRates:
+    """Bytes per second that came and went since somebody last asked, for queues not measured."""
+
+    def __init__(self, now_s: float, tally: Tally) -> None:
+        self._before = now_s, tally
+        self._rates = 0.0, 0.0
+
+    def rates(self, now_s: float, tally: Callable[[], Tally]) -> tuple[float, float]:
+        """Inflow and trimmed; whoever asks again at once gets the same answer."""
+        then_s, before = self._before
+        if now_s - then_s >= _LEAST_S:
+            seen, passed_s = tally(), now_s - then_s
+            self._before = now_s, seen
+            self._rates = (
+                (seen.appended_bytes - before.appended_bytes) / passed_s,
+                (seen.trimmed_bytes - before.trimmed_bytes) / passed_s,
+            )
+        return self._rates

@@ -1,8 +1,9 @@
 """Which queues of a node are measured, and when: one thread that looks at them every period.
 
-Measuring everywhere costs processor time. With `partial`, only entries are always measured; when
-one is loaded, so are the queues whose output several consumers share, here and on the nodes that
-this one tells. A queue that is full needs no measuring: it says so itself (`Handover`).
+Measuring everywhere costs processor time. So (`partial`) only entries are always measured; when one
+is loaded, so are the queues whose output several consumers share, here and on the nodes that this
+one tells. A queue that is full needs no measuring: it says so itself (`Handover`), and from then on
+is measured until it is calm.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ class Monitor:
         for one in queues:
             if one.queue.spec.entry:
                 continue
-            if everywhere or is_measured(False, one.queue.downstreams, watched):
+            overloaded = one.handover.overloaded
+            if everywhere or is_measured(False, one.queue.downstreams, watched, overloaded):
                 one.handover.look(now_s)
                 self._looks += 1
             else:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import hmac
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,6 @@ from pyarrow import flight
 
 from penstock.exchange import wire
 from penstock.exchange.backup import Chunk
-from penstock.exchange.connection import Connections
 from penstock.exchange.failures import (
     BatchTooLarge,
     DiskFailed,
@@ -34,7 +34,6 @@ from penstock.exchange.remote_backup import FRAMES, packed
 from penstock.exchange.wire import LARGEST_PUT, Message, NodeAddress
 
 MOST_WAITING = 64
-_TELL_S = 2.0
 _SLACK = 4096  # bytes that a batch may be larger here than its sender said
 
 
@@ -53,8 +52,15 @@ class _Token(flight.ServerMiddlewareFactory):
 class Node(flight.FlightServerBase):
     """Listens from the moment it is made; on loopback unless another host is given."""
 
-    def __init__(self, queues: Queues, token: str, host: str = "127.0.0.1", port: int = 0) -> None:
-        _check_free(host, port)
+    def __init__(
+        self,
+        queues: Queues,
+        token: str,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        patience_s: float = 0.0,
+    ) -> None:
+        _check_free(host, port, patience_s)
         self._queues = queues
         self._calls = queues.calls()
         self._waiting = threading.BoundedSemaphore(MOST_WAITING)
@@ -181,30 +187,21 @@ def _frames(frames: Iterator[Frame]) -> Iterator[pa.RecordBatch]:
             yield packed(b"".join(encode_frame(frame.header, [frame.payload])))
 
 
-def _check_free(host: str, port: int) -> None:
+def _check_free(host: str, port: int, patience_s: float) -> None:
     """Flight says only that it could not start, and writes to stderr."""
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, place = found[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(place)
-    except OSError as error:
-        raise ExchangeError(
-            f"cannot listen on {host}:{port}: {error.strerror}", "choose another --host or --port"
-        ) from None
-
-
-def teller(addresses: list[NodeAddress]) -> Callable[[bool], None]:
-    """Tells other nodes whether an entry of this one is loaded; who does not answer misses it."""
-    nodes = [Connections(address, call_s=_TELL_S) for address in addresses]
-
-    def tell_one(node: Connections, loaded: bool) -> None:
-        with suppress(ExchangeError):
-            node.call_once("measure", {"on": loaded})
-
-    def tell(loaded: bool) -> None:
-        for node in nodes:
-            threading.Thread(target=tell_one, args=(node, loaded), daemon=True).start()
-
-    return tell
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            family, kind, protocol, _, place = found[0]
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(place)
+            return
+        except OSError as error:
+            if time.monotonic() >= deadline:
+                raise ExchangeError(
+                    f"cannot listen on {host}:{port}: {error.strerror}",
+                    "choose another --host or --port",
+                ) from None
+            time.sleep(0.01)

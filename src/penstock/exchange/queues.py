@@ -36,6 +36,7 @@ from penstock.exchange.spec import (
     specs_in,
 )
 from penstock.exchange.state import first_record
+from penstock.exchange.teller import Teller
 from penstock.exchange.wire import Message, QueueRef
 
 DEFAULT_BACKUP_BYTES = 16 * 1024**3
@@ -50,21 +51,25 @@ class Open:
 
 
 class Queues:
-    """All queues of a directory, opened; the lock is freed by the system however we end."""
+    """All queues of a directory, opened; the lock is freed by the system however we end.
+
+    wait: until the node that has the directory has ended.
+    """
 
     def __init__(
         self,
         directory: Path,
         backup: BackupStore | None = None,
         backup_limit: int = DEFAULT_BACKUP_BYTES,
-        partial: bool = False,
-        tell: Callable[[bool], None] | None = None,
+        partial: bool = True,
+        teller: Teller | None = None,
         backup_of: Callable[[str], BackupStore] | None = None,
+        wait: bool = False,
     ) -> None:
         self._backup_of = backup_of
         self._named_backups: dict[str, BackupStore] = {}
         self._parent = directory / "queues"
-        self._lock = _locked(directory)
+        self._lock = _locked(directory, wait)
         self._parent.mkdir(exist_ok=True)
         self._backup = backup
         self.backups = DirectoryBackup(directory / "backups", backup_limit)
@@ -76,7 +81,8 @@ class Queues:
         except ExchangeError:
             self.close()
             raise
-        self.monitor = Monitor(self._monitored, partial, tell)
+        self._teller = teller
+        self.monitor = Monitor(self._monitored, partial, teller)
 
     def calls(self) -> dict[str, Callable[[Message], dict[str, Any]]]:
         """What clients may ask, by name."""
@@ -95,6 +101,7 @@ class Queues:
             "backup": self._hand_over,
             "stats": lambda _: self.stats(),
             "measure": self._measure,
+            "tell": self._tell,
             "backup_trim": self._trim_backup,
         }
 
@@ -222,6 +229,13 @@ class Queues:
         self.monitor.told(wire.flag(message, "on"))
         return {}
 
+    def _tell(self, message: Message) -> dict[str, Any]:
+        """Another node wants to know when an entry here is loaded."""
+        if self._teller is None:
+            raise Refused("this node tells others nothing")
+        self._teller.add(message.get("uri"))
+        return {}
+
     def _trim_backup(self, message: Message) -> dict[str, Any]:
         position = wire.number(message, "position")
         return {"bytes": self.backups.trim(str(message.get("id")), position)}
@@ -242,6 +256,7 @@ class Queues:
             "queues": {name: _describe(o) for name, o in opened.items()},
             "backups_bytes": self.backups.total_bytes,
             "monitor": self.monitor.describe(),
+            "tells": [] if self._teller is None else self._teller.uris,
             "process_cpu_s": time.process_time(),
         }
 
@@ -273,7 +288,7 @@ def _quietly(backup: BackupStore, queue: Queue) -> None:
         backup.trim(queue.spec.id, wire.MOST)
 
 
-def _locked(directory: Path) -> int:
+def _locked(directory: Path, wait: bool) -> int:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -283,7 +298,7 @@ def _locked(directory: Path) -> int:
             "name a directory that can be written",
         ) from None
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:
         os.close(lock)
         raise WorkspaceError(

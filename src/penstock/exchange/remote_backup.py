@@ -12,8 +12,9 @@ from pyarrow import flight
 from penstock.exchange import wire
 from penstock.exchange.backup import BackupStore, Chunk, DirectoryBackup
 from penstock.exchange.connection import Connections
-from penstock.exchange.failures import BackupGone, ExchangeError, NodeBusy, NodeGone, Refused
+from penstock.exchange.failures import BackupGone, ExchangeError, NodeBusy, NodeGone
 from penstock.exchange.frames import Frame, decode_frame
+from penstock.exchange.object_backup import object_backup_at
 from penstock.exchange.wire import NodeAddress
 
 FRAMES = pa.schema([("frame", pa.large_binary())])
@@ -65,7 +66,7 @@ def packed(frame: bytes) -> pa.RecordBatch:
 
 
 def backup_at(uri: str, token: str, limit: int) -> BackupStore:
-    """The backup server that a URI names: grpc://host:port, file:///directory, or a path."""
+    """The backup server that a URI names: grpc://host:port, a directory or an object store."""
     parts = urlsplit(uri)
     if parts.scheme == "grpc":
         return NodeBackup(NodeAddress(uri, token))
@@ -76,4 +77,4 @@ def backup_at(uri: str, token: str, limit: int) -> BackupStore:
         except OSError as error:
             raise ExchangeError(f"cannot use {root} as backup: {error.strerror}") from None
         return DirectoryBackup(root, limit)
-    raise Refused(f"{uri} is not a backup server", "write grpc://host:port or a directory")
+    return object_backup_at(uri, limit)

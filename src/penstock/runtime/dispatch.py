@@ -150,13 +150,17 @@ class Dispatcher:
         if not self.turn.acquire(blocking=False):
             raise InterruptedError("the ring stops")  # it runs again
         try:
-            results = self._close_failing(unpacked(frame.toArrow()))
-            self._feed(results, batch)
-            self.batches += 1
+            with self.guard:
+                feeds = [(slot, s) for slot, s in self.sinks.items() if isinstance(s, Feed)]
             counts: dict[int, int] = {}
-            if results.num_rows:
-                with self.routing:
-                    counts = self._dispatch(matched_rows(results, self.names), batch)
+            if feeds:
+                counts = self._feed(*feeds[0], frame, batch)
+            else:
+                results = self._close_failing(unpacked(frame.toArrow()))
+                if results.num_rows:
+                    with self.routing:
+                        counts = self._dispatch(matched_rows(results, self.names), batch)
+            self.batches += 1
             self.finish(batch, counts)
             self.delivered = batch
         finally:
@@ -187,18 +191,17 @@ class Dispatcher:
                 self.keeper.close(slot, error)
         return results
 
-    def _feed(self, results: pa.Table, batch: int) -> None:
+    def _feed(self, slot: int, feed: Feed, frame: DataFrame, batch: int) -> dict[int, int]:
         """Pass on what a derived stream's ring makes, for its only query; or that it made nothing.
 
         An error ends the micro-batch: the ring stops, and runs it again.
         """
-        with self.guard:
-            feeds = [(s, self.columns[n]) for n, s in self.sinks.items() if isinstance(s, Feed)]
-        for feed, columns in feeds:
-            rows = None
-            if results.num_rows:
-                rows = shown_rows(matched_rows(results, self.names).rows, columns)
-            feed.pass_on(rows, self.ring, batch, self.stopping)
+        heard = slot in self.outlets.subscribers.slots()
+        columns = self.columns[slot]
+        fed = feed.pass_on(frame, self.names, columns, self.ring, batch, self.stopping, heard)
+        if fed.tuples is not None and fed.rows:
+            self.outlets.subscribers.publish(slot, fed.tuples, batch, self.ring)
+        return {slot: fed.rows} if fed.rows else {}
 
     def _dispatch(self, matched: Matched, batch: int) -> dict[int, int]:
         counts = counts_by_slot(matched.slots)

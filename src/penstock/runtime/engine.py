@@ -453,7 +453,9 @@ class Engine:
             case kind if kind == STREAM:
                 stream = self.catalog.require(str(spec.path))
                 return self.exchange.feed(
-                    stream, partial(self._manager.punctuation_after, query.ring)
+                    stream,
+                    partial(self._manager.punctuation_after, query.ring),
+                    self._manager.asked_by_tasks(query.ring),
                 )
             case _ if spec.layout == "batch":
                 return Share(FileSink(str(spec.path), spec.kind), query.name)

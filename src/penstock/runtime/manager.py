@@ -40,7 +40,7 @@ from penstock.runtime.quarantine import Care, Quarantine
 from penstock.runtime.registry import INPUT, REPLAY, QueryRow, Registry, RingRow
 from penstock.runtime.ring import Ring, first_cause
 from penstock.runtime.ring_watch import RingWatch
-from penstock.runtime.service import EpochServer
+from penstock.runtime.service import Address, EpochServer
 from penstock.runtime.session import STATE_STORES, driver_host, executors_of
 from penstock.runtime.settings import Settings
 from penstock.runtime.sinks.delivery import Outlet, is_delivering
@@ -122,7 +122,7 @@ class RingManager:
             settings,
             lambda: self._parallelism,
         )
-        calls = self._epochs.calls() | self._joins.calls()
+        calls = self._epochs.calls() | self._joins.calls() | exchange.calls()
         self._server = EpochServer(calls, driver_host(spark))
         self._supervisor = threading.Thread(
             target=self._supervise, name="penstock-supervisor", daemon=True
@@ -683,6 +683,12 @@ class RingManager:
         return ring in self._rings
 
     # what happens in micro-batches
+
+    def asked_by_tasks(self, ring: str) -> Address | None:
+        """Whom tasks of a ring ask; None if Spark cuts its micro-batches into tasks by itself."""
+        row = next(row for row in self._registry.rings() if row.id == ring)
+        streams = composition_from(row.composition).streams
+        return None if any(map(self._reads_itself, streams)) else self._server.address
 
     def punctuation_after(self, ring: str, batch: int) -> int | None:
         """Up to where the inputs of all results that are still to come are punctuated."""

@@ -27,19 +27,21 @@ Row = dict[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """seconds: of each rate and mode; turns: of experiment 3; pairs: of short turns, of 4."""
+    """seconds: of each rate and mode; turns and restarts of Spark: of experiment 3; pairs: of short
+    turns, of 4."""
 
     rates: Sequence[int]
     seconds: float
     monitored_rates: Sequence[int]
     turns: int
+    restarts: int
     pairs: int
     kills: int
 
 
 _PAPER = (1_000, 5_000, 10_000, 20_000, 30_000, 40_000, 50_000)
-FULL = Sizes((*_PAPER, 100_000, 200_000, 500_000, 1_000_000), 10.0, _PAPER, 7, 1_000, 200)
-QUICK = Sizes((1_000, 20_000, 50_000), 4.0, (1_000, 10_000, 50_000), 3, 300, 10)
+FULL = Sizes((*_PAPER, 100_000, 200_000, 500_000, 1_000_000), 10.0, _PAPER, 7, 3, 1_000, 200)
+QUICK = Sizes((1_000, 20_000, 50_000), 4.0, (1_000, 10_000, 50_000), 3, 1, 300, 10)
 
 
 def measure(quick: bool) -> Report:
@@ -54,13 +56,13 @@ def contend(sizes: Sizes, quick: bool, on: dict[str, Any]) -> Report:
         say("experiment 2, monitoring")
         monitoring = monitoring_rows(sizes.monitored_rates, sizes.seconds, root / "monitoring")
         say("experiment 3, recovery")
-        schemes = scheme_rows(sizes.turns, root / "schemes")
+        schemes = scheme_rows(sizes.turns, sizes.restarts, root / "schemes")
         say("experiment 4, nothing slow")
         overhead = overhead_rows(sizes.pairs, root / "overhead")
         say(f"experiment 5, {sizes.kills} kills")
         kills = kill_rows(sizes.kills, seed=0, directory=root / "kills")
     rows = [*loss, *monitoring, *schemes, *overhead, *kills]
-    series = {"loss": loss, "monitoring": monitoring}
+    series = {"loss": loss, "monitoring": monitoring, "recovery": schemes}
     figures = summary(loss, monitoring, overhead, kills)
     return Report("backup", quick, rows, figures, agrees(rows), on, "experiment", series)
 

@@ -1,7 +1,7 @@
 """Experiment 5: nodes, backup servers and consumers killed at random while tuples flow.
 
 Three consumers, one of them slow, so that the queue is handed over all the time. In the end every
-consumer must have every tuple once.
+consumer must have every tuple once. The node has a standby, and a new one after each kill.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -93,9 +94,9 @@ class Upstream:
 
 def kill_rows(kills: int, seed: int, directory: Path) -> list[Row]:
     rng = random.Random(seed)
-    node, backup = with_backup(directory)
+    node, backup = with_backup(directory, standby=True)
     with node.client(patience_s=LONG_S) as client:
-        queue = client.create("q", SCHEMA, capacity=_CAPACITY)
+        queue = client.create("q", SCHEMA, capacity=_CAPACITY, entry=True)
         names = {"fast": 0.0, "steady": 0.0, "slow": _SLOW_S}
         for name in names:
             client.register(queue, name)
@@ -105,9 +106,11 @@ def kill_rows(kills: int, seed: int, directory: Path) -> list[Row]:
         with _running(node, backup, downstreams):
             upstream = Upstream(client, queue)
             patiently_until(lambda: all(any(one.out.iterdir()) for one in downstreams))
-            killed = _kill(kills, rng, node, backup, downstreams, upstream)
+            before: list[int] = []  # bytes handed over by nodes that were killed
+            note = partial(_note_handed, client, queue, before)
+            killed = _kill(kills, rng, node, backup, downstreams, upstream, note)
             upstream.finish()
-            handed = client.describe(queue)
+            note()
             last = client.latest(queue)
             patiently_until(lambda: client.describe(queue)["first"] == last, 300.0)
     missed = [seconds for what, seconds in killed if what == "node"]
@@ -125,7 +128,7 @@ def kill_rows(kills: int, seed: int, directory: Path) -> list[Row]:
             "duplicated": sum(one.size - np.unique(one).size for one in found),
             "recovery_p50_s": float(np.percentile(missed, 50)) if missed else None,
             "recovery_p99_s": float(np.percentile(missed, 99)) if missed else None,
-            "backup_mb": float(handed["handed_bytes"]) / 2**20,
+            "backup_mb": sum(before) / 2**20,
         }
     ]
 
@@ -141,7 +144,7 @@ def _running(
     finally:
         for one in downstreams:
             one.kill()
-        node.kill()
+        node.stop()
         backup.kill()
 
 
@@ -152,6 +155,7 @@ def _kill(
     backup: NodeProcess,
     downstreams: list[Downstream],
     upstream: Upstream,
+    note: Callable[[], None],
 ) -> list[tuple[str, float]]:
     """What was killed, and after how many seconds the upstream went on; all start again at once."""
     killed = []
@@ -159,6 +163,9 @@ def _kill(
         time.sleep(rng.uniform(*_BETWEEN_S))
         what = rng.choice(("node", "backup", "consumer"))
         victim = {"node": node, "backup": backup}.get(what) or rng.choice(downstreams)
+        if victim is node:
+            note()
+            node.prepare()
         began = time.perf_counter()
         victim.kill()
         committed = len(upstream.committed_s)
@@ -166,6 +173,10 @@ def _kill(
         patiently_until(lambda before=committed: len(upstream.committed_s) > before + 1)
         killed.append((what, time.perf_counter() - began))
     return killed
+
+
+def _note_handed(client: NodeClient, queue: QueueRef, to: list[int]) -> None:
+    to.append(int(client.describe(queue)["handed_bytes"]))
 
 
 def received(out: Path) -> np.ndarray:

@@ -50,7 +50,8 @@ def _loss(client: NodeClient, rate: int, mode: str, seconds: float) -> Row:
     shrunk = int(_PAPER_BYTES * seconds / _PAPER_S)
     one_batch = 4 * int(rate * 0.05) * 48 * 2  # a queue has room for a late micro-batch
     capacity = max(_LEAST_BYTES, shrunk, one_batch)
-    queue = client.create(f"q{rate}-{mode[:5]}{mode[-1]}", SCHEMA, capacity=capacity, **MODES[mode])
+    name = f"q{rate}-{mode[:5]}{mode[-1]}"
+    queue = client.create(name, SCHEMA, capacity=capacity, entry=True, **MODES[mode])
     fast = [Consumer(client, queue, f"fast{i}").start() for i in range(_FAST)]
     slow = Consumer(client, queue, "slow", _SLOW_PER_S).start()
     sent = send(client, queue, rate, seconds)
@@ -116,7 +117,7 @@ class _FastWork:
 
     @classmethod
     def start(cls, client: NodeClient, mode: str) -> _FastWork:
-        queue = client.create(mode, SCHEMA, **MODES[mode])
+        queue = client.create(mode, SCHEMA, entry=True, **MODES[mode])
         for consumer in _CONSUMERS:
             client.register(queue, consumer)
         return cls(client, queue)

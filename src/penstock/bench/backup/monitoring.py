@@ -22,7 +22,7 @@ _SHARED, _SINGLE = 4, 10
 def monitoring_rows(rates: Sequence[int], seconds: float, directory: Path) -> list[Row]:
     return [
         row
-        for name, options in (("all", ()), ("partial", ("--partial",)))
+        for name, options in (("all", ("--measure-all",)), ("partial", ()))
         for row in _ramp(name, options, rates, seconds, directory / name)
     ]
 

@@ -21,9 +21,12 @@ LONG_S = 600.0  # patience of clients that must outlive every kill
 
 
 class NodeProcess:
-    """`penstock node` on a directory; it can be killed and started again at the same address."""
+    """`penstock node` on a directory; it can be killed and started again at the same address.
 
-    def __init__(self, directory: Path, *options: str) -> None:
+    With a standby, what is killed is the one that serves, and what starts is the next standby.
+    """
+
+    def __init__(self, directory: Path, *options: str, standby: bool = False) -> None:
         directory.mkdir(parents=True)
         (directory / "token").write_text(_TOKEN)
         with socket.socket() as probe:
@@ -32,15 +35,31 @@ class NodeProcess:
         program = [sys.executable, "-m", "penstock.cli", "node", str(directory)]
         self._command = [*program, "--port", str(port), *options]
         self.address = NodeAddress(f"grpc://127.0.0.1:{port}", _TOKEN)
-        self.start()
+        self._standby: subprocess.Popen[bytes] | None = None
+        self._has_standby = standby
+        self.process = self._run()
+        if standby:
+            self.wait()
+            self.start()
 
     def start(self) -> None:
-        self.process = subprocess.Popen(
-            self._command,
+        if self._has_standby:
+            self._standby = self._run("--standby")
+        else:
+            self.process = self._run()
+
+    def _run(self, *options: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*self._command, *options],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
+
+    def prepare(self) -> None:
+        """Until a standby, if there is to be one, is ready."""
+        if self._standby is not None and self._standby.stdout is not None:
+            self._standby.stdout.readline()
 
     def wait(self) -> None:
         """Until it answers."""
@@ -50,10 +69,14 @@ class NodeProcess:
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+        if self._standby is not None:
+            self.process, self._standby = self._standby, None
 
     def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait()
+        for process in (self._standby, self.process):
+            if process is not None:
+                process.terminate()
+                process.wait()
 
     def client(self, **options: float) -> NodeClient:
         return NodeClient(self.address, **options)  # type: ignore[arg-type]
@@ -63,8 +86,8 @@ class NodeProcess:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def with_backup(directory: Path) -> tuple[NodeProcess, NodeProcess]:
-    """A node and its backup server, both answering."""
+def with_backup(directory: Path, standby: bool = False) -> tuple[NodeProcess, NodeProcess]:
+    """A node, with or without a standby, and its backup server, both answering."""
     backup = NodeProcess(directory / "backup")
     node = NodeProcess(
         directory / "node",
@@ -72,6 +95,7 @@ def with_backup(directory: Path) -> tuple[NodeProcess, NodeProcess]:
         backup.address.uri,
         "--token-file",
         str(directory / "node" / "token"),
+        standby=standby,
     )
     for one in (backup, node):
         one.wait()

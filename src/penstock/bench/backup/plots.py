@@ -23,7 +23,11 @@ def draw_all(series: Mapping[str, Rows], directory: Path) -> None:
 
 
 def _figures(series: Mapping[str, Rows]) -> dict[str, Figure]:
-    return {"loss": _loss(series["loss"]), "monitoring": _monitoring(series["monitoring"])}
+    return {
+        "loss": _loss(series["loss"]),
+        "monitoring": _monitoring(series["monitoring"]),
+        "recovery": _recovery(series["recovery"]),
+    }
 
 
 def _loss(rows: Rows) -> Figure:
@@ -49,4 +53,13 @@ def _monitoring(rows: Rows) -> Figure:
         axes.plot(numbers(mine, "rate"), shares, marker="o", label=measured, **look)
     axes.set(xlabel="tuples/s", ylabel="processor time of measuring (% of a core)", ylim=(0, None))
     axes.legend()
+    return figure
+
+
+def _recovery(rows: Rows) -> Figure:
+    figure, (axes,) = empty_figure(1, 6.0)
+    schemes = [str(row["scheme"]) for row in rows]
+    axes.barh(schemes, numbers(rows, "recovery_p50_s"), color="#0072b2")
+    axes.set(xscale="log", xlabel="seconds until all is read again after kill −9 (median)")
+    axes.invert_yaxis()
     return figure

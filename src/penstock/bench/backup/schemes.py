@@ -1,8 +1,10 @@
 """Experiment 3: how long a node that was killed is missed, and what each scheme ships for that.
 
 plain, adaptive: the node starts again on its files; with adaptive a part lies with the backup
-server. passive: a second node is brought up to date from time to time and takes over; the upstream
-replays the rest. active: the upstream delivers everything to both.
+server. adaptive, standby: a process that is ready takes over these files. passive: a second node is
+brought up to date from time to time and takes over; the upstream replays the rest. active: the
+upstream delivers everything to both. Spark application: what a ring would need without any of this,
+a new process that goes on from its checkpoint.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from penstock.bench.backup.nodes import NodeProcess, with_backup
+from penstock.bench.backup.spark_restart import restart_seconds
 from penstock.bench.backup.traffic import RING, SCHEMA, tuples
 from penstock.bench.report import Value
 from penstock.exchange.client import NodeClient
@@ -101,9 +104,9 @@ class Standby:
         self._active = 1
 
 
-def scheme_rows(turns: int, directory: Path) -> list[Row]:
+def scheme_rows(turns: int, restarts: int, directory: Path) -> list[Row]:
     rows: list[Row] = []
-    for name in ("plain", "adaptive", "passive", "active"):
+    for name in ("plain", "adaptive", "adaptive, standby", "passive", "active"):
         runs = [_one(name, directory / f"{name}{turn}", turn) for turn in range(turns)]
         times = [run["recovery_s"] for run in runs]
         rows.append(
@@ -118,7 +121,22 @@ def scheme_rows(turns: int, directory: Path) -> list[Row]:
                 "shipped_per_batch": float(np.mean([run["shipped"] for run in runs])) / _BATCHES,
             }
         )
-    return rows
+    return [*rows, *_spark_rows(restarts, directory)]
+
+
+def _spark_rows(restarts: int, directory: Path) -> list[Row]:
+    times = [restart_seconds(directory / f"spark{turn}") for turn in range(restarts)]
+    if not times:
+        return []
+    return [
+        {
+            "experiment": "3 recovery",
+            "scheme": "Spark application",
+            "kills": restarts,
+            "recovery_p50_s": float(np.percentile(times, 50)),
+            "recovery_max_s": max(times),
+        }
+    ]
 
 
 def _one(name: str, directory: Path, seed: int) -> dict[str, float]:
@@ -127,7 +145,7 @@ def _one(name: str, directory: Path, seed: int) -> dict[str, float]:
     with _running(name, directory) as scheme:
         for batch in range(killed_after):
             scheme.write(batch)
-        if name == "adaptive":
+        if name.startswith("adaptive"):
             assert isinstance(scheme, Restarted)
             scheme.hand_over()
         began = time.perf_counter()
@@ -149,14 +167,15 @@ def _one(name: str, directory: Path, seed: int) -> dict[str, float]:
 
 @contextmanager
 def _running(name: str, directory: Path) -> Iterator[Scheme]:
-    first, second = with_backup(directory)
+    first, second = with_backup(directory, standby=name == "adaptive, standby")
     try:
-        if name in ("plain", "adaptive"):
+        first.prepare()
+        if name not in ("passive", "active"):
             yield Restarted(first, "block" if name == "plain" else "adaptive")
         else:
             yield Standby(first, second, _CHECKPOINT if name == "passive" else 1)
     finally:
-        first.kill()
+        first.stop()
         second.kill()
 
 

@@ -43,7 +43,10 @@ def made_by(query: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class QueueOptions:
-    """node: empty for the engine's own; behind_us: see `plan.derived`."""
+    """node: empty for the engine's own; behind_us: see `plan.derived`.
+
+    entry: tuples enter the network of queues here, so its load is always measured.
+    """
 
     mode: Mode = "adaptive"
     trigger: Trigger = "overflow"
@@ -52,6 +55,7 @@ class QueueOptions:
     node: str = ""
     token_file: str = ""
     behind_us: int | None = None
+    entry: bool = False
 
 
 def queue_options(stream: Stream) -> QueueOptions:
@@ -73,6 +77,7 @@ def define_derived(
     queue = _queue(normalise(rest, _OPTIONS, "derived"), settings)
     if times.behind_us is not None:
         queue["behind_us"] = times.behind_us
+    queue["entry"] = any(given.stream.source != "derived" for given in query.inputs)
     stream = Stream(
         name,
         outputs,

@@ -6,6 +6,7 @@ import re
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,13 +19,16 @@ from penstock.exchange.failures import ExchangeError, QueueLost
 from penstock.exchange.node import Node
 from penstock.exchange.queues import DEFAULT_BACKUP_BYTES, Queues
 from penstock.exchange.remote_backup import backup_at
+from penstock.exchange.teller import Teller
 from penstock.exchange.token import read_token
 from penstock.exchange.wire import NodeAddress, QueueRef
 from penstock.plan.catalog import Stream
 from penstock.runtime.derived.definition import QueueOptions, queue_options, queue_schema
 from penstock.runtime.derived.feed import Feed
+from penstock.runtime.derived.putting import FAILED_READERS
 from penstock.runtime.derived.source import QueuePlanner
 from penstock.runtime.registry import QueueRow, Registry
+from penstock.runtime.service import Address, Handler
 from penstock.runtime.workspace import Workspace
 
 _PATIENCE_S = 30.0  # less than the epoch service's own
@@ -66,6 +70,7 @@ class Exchange:
             options.mode,
             options.capacity,
             options.trigger,
+            options.entry,
             backup=options.backup,
             after=after,
             incarnation=incarnation,
@@ -108,17 +113,41 @@ class Exchange:
         client = self._client(queue_options(stream))
         return QueuePlanner(client, self._queue(stream), consumer, start, needed_from)
 
-    def feed(self, stream: Stream, punctuation_us: Callable[[int], int | None]) -> Feed:
-        """What puts results into a stream's queue; punctuation: of the ring, after a batch."""
+    def feed(
+        self,
+        stream: Stream,
+        punctuation_us: Callable[[int], int | None],
+        engine: Address | None,
+    ) -> Feed:
+        """What puts results into a stream's queue; punctuation: of the ring, after a batch.
+
+        engine: what tasks ask if they are to put the results, see `feed`.
+        """
         options = queue_options(stream)
+        self._introduce(stream)
         return Feed(
             self._client(options),
+            self._address(options),
             self._queue(stream),
+            stream.name,
             queue_schema(stream.schema),
             partial(_complete_us, punctuation_us, options.behind_us),
             partial(self._note, stream.name),
             partial(self._registry.failed_readers, stream.name),
+            engine,
         )
+
+    def calls(self) -> dict[str, Handler]:
+        """What tasks ask the engine about its queues."""
+        return {FAILED_READERS: lambda m, _: self._registry.failed_readers(m["stream"])}
+
+    def _introduce(self, stream: Stream) -> None:
+        """Have nodes where tuples enter tell the stream's node when they are loaded."""
+        here = self._address(queue_options(stream))
+        known = [queue_options(s) for s in self._registry.streams() if s.source == "derived"]
+        others = {self._address(options) for options in known if options.entry} - {here}
+        for other in others:
+            threading.Thread(target=_tell, args=(other, here.uri), daemon=True).start()
 
     def _note(self, stream: str, last: int, safe: SafePoint | None) -> None:
         known = self._registry.queue(stream)
@@ -179,6 +208,10 @@ class Exchange:
         """Figures of a stream's queue."""
         return self._client(queue_options(stream)).describe(self._queue(stream))
 
+    def queue_name(self, stream: Stream) -> str:
+        """What the stream's queue is called on its node."""
+        return self._queue(stream).name
+
     def _queue(self, stream: Stream) -> QueueRef:
         row = self._registry.queue(stream.name)
         if row is None:
@@ -207,7 +240,8 @@ class Exchange:
         directory = self._workspace.exchange
         token = read_token(Path(self._token_file() or directory / "token"))
         named = partial(backup_at, token=token, limit=DEFAULT_BACKUP_BYTES)
-        queues = Queues(directory, named(str(directory / "overflow")), backup_of=named)
+        overflow = named(str(directory / "overflow"))
+        queues = Queues(directory, overflow, teller=Teller(token), backup_of=named)
         try:
             for orphan in queues.names() - {row.name for row in self._registry.queues()}:
                 queues.remove(orphan)  # the engine was killed before it knew of it
@@ -222,6 +256,12 @@ class Exchange:
                 client.close()
             if self._node is not None:
                 self._node.stop()
+
+
+def _tell(entry: NodeAddress, uri: str) -> None:
+    """A node that cannot be told has its queues measured later, when they are full."""
+    with suppress(ExchangeError), NodeClient(entry, patience_s=_PATIENCE_S) as client:
+        client.tell(uri)
 
 
 def _complete_us(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "stream", "node", "mode", "acting", "changes", "length", "used", "capacity", "in_per_s",
-    "out_per_s", "backup", "lost", "consumer", "lag", "unsafe", "error",
+    "out_per_s", "backup", "lost", "queue", "consumer", "lag", "unsafe", "error",
 )  # fmt: skip
 
 
@@ -47,6 +47,7 @@ def _lines(engine: Engine, stream: Stream) -> list[tuple[Any, ...]]:
         round(seen["trimmed_bytes_per_s"]),
         seen["backup_bytes"],
         seen["lost_rows"],
+        engine.exchange.queue_name(stream),
     )
     consumers = [
         (name, seen["end"] - levels["delivered"], seen["end"] - levels["safe"], None)
