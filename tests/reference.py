@@ -282,12 +282,12 @@ def locate(
 ) -> list[tuple[int, int]]:
     """(row, fence) of every point that is in a fence, point by point and fence by fence."""
     holds = {"within": shapely.within, "intersects": shapely.intersects}[relation]
-    return [
-        (row, number)
-        for row, (x, y) in enumerate(zip(xs, ys, strict=True))
-        for number, geometry in sorted(fences.items())
-        if math.isfinite(x) and math.isfinite(y) and holds(shapely.Point(x, y), geometry)
-    ]
+    found = []
+    for row, (x, y) in enumerate(zip(xs, ys, strict=True)):
+        if math.isfinite(x) and math.isfinite(y):
+            point = shapely.Point(x, y)
+            found += [(row, n) for n, geometry in sorted(fences.items()) if holds(point, geometry)]
+    return found
 
 
 def fence_events(
@@ -298,8 +298,9 @@ def fence_events(
     for own in {name for name, _, _ in tuples}:
         entered: dict[int, int] = {}
         dwelt: set[int] = set()
-        for time in sorted({t for name, t, _ in tuples if name == own}):
-            inside = set().union(*(f for name, t, f in tuples if (name, t) == (own, time)))
+        seen = [(t, fences) for name, t, fences in tuples if name == own]
+        for time in sorted({t for t, _ in seen}):
+            inside = set().union(*(fences for t, fences in seen if t == time))
             for fence in entered.keys() - inside:
                 events.append((own, fence, "LEAVE", time, time - entered.pop(fence)))
                 dwelt.discard(fence)

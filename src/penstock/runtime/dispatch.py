@@ -222,7 +222,8 @@ class Dispatcher:
         if errors := self._deliver(deliveries, batch):
             waiting |= self._put_aside(errors, deliveries, batch)
         if logged:
-            self.log.append(batch, only(matched, logged))
+            every = len(logged) == len(counts)  # as nearly always: then nothing is to be looked for
+            self.log.append(batch, matched if every else only(matched, logged))
         if waiting:
             self._keep(only(matched, waiting), batch)
         else:
