@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from tests.exchange.processes import TOKEN
+from tests.runtime.collected import Collected
 
 from penstock.control.punctuation import NEVER_US
 from penstock.errors import EngineError
@@ -44,30 +45,36 @@ def client(node: Node) -> Iterator[NodeClient]:
 class Fed:
     """A feed that is told how far its ring has come, and notes what it says."""
 
-    def __init__(self, client: NodeClient, capacity: int = 1 << 20) -> None:
+    def __init__(self, client: NodeClient, node: Node, capacity: int = 1 << 20) -> None:
         self.queue = client.create("hot", queue_schema(SCHEMA), "block", capacity)
         self.complete_us = NEVER_US
         self.notes: list[tuple[int, SafePoint | None]] = []
         self.failed: list[str] = []
         self.feed = Feed(
             client,
+            node.address,
             self.queue,
+            "Hot",
             queue_schema(SCHEMA),
             lambda _: self.complete_us,
             lambda batch, safe: self.notes.append((batch, safe)),
             lambda: self.failed,
         )
 
-    def give(self, batch: int, ids: list[int] | None, complete_us: int = NEVER_US) -> None:
+    def give(self, batch: int, ids: list[int], complete_us: int = NEVER_US) -> pa.Table | None:
+        """Pass on a micro-batch; what a subscriber would see of it."""
         self.complete_us = complete_us
         stopping = threading.Event()
         stopping.set()
-        rows = None if ids is None else _rows(ids)
-        self.feed.pass_on(rows, "ring", batch, stopping)
+        names = ("id", "name")
+        fed = self.feed.pass_on(Collected(_rows(ids)), names, None, "ring", batch, stopping, True)
+        assert fed.rows == len(ids)
+        return fed.tuples
 
 
 def _rows(ids: list[int]) -> pa.Table:
-    return pa.table({"id": pa.array(ids, pa.int32()), "name": [str(i) for i in ids]})
+    names = pa.array([str(i) for i in ids], pa.string())
+    return pa.table({"id": pa.array(ids, pa.int32()), "name": names})
 
 
 def _read(node: Node, queue: QueueRef, first: int, end: int) -> tuple[list[int], int]:
@@ -86,11 +93,11 @@ def _read(node: Node, queue: QueueRef, first: int, end: int) -> tuple[list[int],
 def test_tuples_come_before_the_punctuation_that_holds_after_them(
     client: NodeClient, node: Node
 ) -> None:
-    fed = Fed(client)
+    fed = Fed(client, node)
     client.register(fed.queue, "reader")
-    fed.give(0, [1, 2], 5_000)
+    assert fed.give(0, [1, 2], 5_000) == _rows([1, 2])
     fed.give(1, [3], 5_000)
-    fed.give(2, None, 7_000)
+    fed.give(2, [], 7_000)
     assert client.latest(fed.queue) == 5
     assert _read(node, fed.queue, 0, 1) == ([1, 2], NEVER_US)
     assert _read(node, fed.queue, 0, 2) == ([1, 2], 5_000)
@@ -98,16 +105,18 @@ def test_tuples_come_before_the_punctuation_that_holds_after_them(
     assert [batch for batch, _ in fed.notes] == [0, 1, 2]
 
 
-def test_a_micro_batch_that_runs_again_is_not_passed_on_again(client: NodeClient) -> None:
-    fed = Fed(client)
+def test_a_micro_batch_that_runs_again_is_not_passed_on_again(
+    client: NodeClient, node: Node
+) -> None:
+    fed = Fed(client, node)
     client.register(fed.queue, "reader")
     fed.give(0, [1, 2], 5_000)
-    Fed(client).give(0, [1, 2], 6_000)
+    Fed(client, node).give(0, [1, 2], 6_000)
     assert client.latest(fed.queue) == 2
 
 
-def test_a_full_queue_is_waited_for_until_the_ring_stops(client: NodeClient) -> None:
-    fed = Fed(client, capacity=30_000)
+def test_a_full_queue_is_waited_for_until_the_ring_stops(client: NodeClient, node: Node) -> None:
+    fed = Fed(client, node, capacity=30_000)
     client.register(fed.queue, "reader")
     fed.give(0, list(range(1000)))
     with pytest.raises(QueueFull):
@@ -120,8 +129,10 @@ def test_a_full_queue_is_waited_for_until_the_ring_stops(client: NodeClient) -> 
     assert client.latest(fed.queue) == 4
 
 
-def test_what_is_planned_is_received_and_what_came_before_is_done_with(client: NodeClient) -> None:
-    fed = Fed(client)
+def test_what_is_planned_is_received_and_what_came_before_is_done_with(
+    client: NodeClient, node: Node
+) -> None:
+    fed = Fed(client, node)
     needed: list[int | None] = [None]
     planner = QueuePlanner(client, fed.queue, "reader", "latest", lambda: needed[0])
     assert planner.next_work({}, set(), 2) is None
@@ -141,8 +152,8 @@ def test_what_is_planned_is_received_and_what_came_before_is_done_with(client: N
     assert client.describe(fed.queue)["consumers"]["reader"]["safe"] == 10
 
 
-def test_micro_batches_are_read_whole(client: NodeClient) -> None:
-    fed = Fed(client)
+def test_micro_batches_are_read_whole(client: NodeClient, node: Node) -> None:
+    fed = Fed(client, node)
     client.register(fed.queue, "reader")
     for batch in range(3):
         fed.give(batch, [batch], 1_000 * batch + 1)  # two positions each

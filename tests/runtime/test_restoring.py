@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.runtime.collected import Collected
 
 from penstock.errors import EngineError
 from penstock.plan.catalog import Stream
@@ -68,10 +69,10 @@ class Pipeline:
 
     def run(self, batches: range) -> None:
         """Micro-batches that read an epoch each and make a tuple each."""
-        feed = self.exchange.feed(HOT, lambda _: None)
+        feed = self.exchange.feed(HOT, lambda _: None, None)
         for batch in batches:
-            rows = pa.table({"id": pa.array([batch], pa.int32())})
-            feed.pass_on(rows, MAKER, batch, threading.Event())
+            rows = Collected(pa.table({"id": pa.array([batch], pa.int32())}))
+            feed.pass_on(rows, ("id",), None, MAKER, batch, threading.Event(), False)
             for log in ("offsets", "commits"):
                 path = self.workspace.checkpoint(MAKER) / log / str(batch)
                 path.parent.mkdir(parents=True, exist_ok=True)
