@@ -392,12 +392,17 @@ class EpochKeeper:
         return longest, shortest or 1_000
 
     def slots(self, ring: str, since: int, version: int) -> dict[str, Any]:
-        """What changed between two versions; an input of a join gets its part of each slot."""
+        """What changed between two versions, or all that there is if that is not known any more.
+
+        An input of a join gets its part of each slot.
+        """
         owner, number = owner_of(ring)
+        if anew := not self._registry.remembers(since):
+            since = 0
         added, dropped = self._registry.slots_between(owner, since, version)
         if number is not None:
             added = [canonical(json.loads(text)["inputs"][number]) for text in added]
-        return {"added": added, "dropped": dropped}
+        return {"added": added, "dropped": [] if anew else dropped, "anew": anew}
 
     def _take_rows(self, message: dict[str, Any], parts: list[bytes]) -> None:
         state = self._rings[message["ring"]]
