@@ -17,24 +17,26 @@ STATE_STORES = ("rocksdb", "memory")
 class Settings:
     """What an engine may be told.
 
-    trigger_ms: pause between micro-batches. parallelism: tasks per micro-batch (None: all cores).
-    idle_ring_s: how long a ring without queries is kept warm; ring_pool: how many of them.
+    trigger_ms: pause between micro-batches. idle_pause_s: the longest time between two looks for
+    new tuples, of a ring that has had none for long. parallelism: tasks per micro-batch (None: all
+    cores). idle_ring_s: how long a ring without queries is kept warm; ring_pool: how many of them.
     ring_maximum: share of the time up to which tuples keep a ring busy before it takes no more
     queries and is split; far below it two rings become one. ring_copies: rings of one composition
     at most (None: as many as tasks). ring_settle_s: how long rings are left alone after queries
-    have moved. results_bytes: per ring, for queries
-    without a sink. sink_patience_s: how long a micro-batch waits for a sink before it quarantines
-    the query. state_store: where windows are kept, rocksdb (any size) or memory (quicker, on the
-    heap; both are in the checkpoint). native_queries: up to so many selections of tuples that Spark
-    reads or computes are evaluated in Spark's own code (0: never). join_memory: bytes of a
-    worker for the tables of joins, for rings that start from then on; what is more waits in the
-    state until the inputs pause. join_tasks: of a join's operator (None: one per executor).
+    have moved. results_bytes: per ring, for queries without a sink. sink_patience_s: how long a
+    micro-batch waits for a sink before it quarantines the query. state_store: where windows are
+    kept, rocksdb (any size) or memory (quicker, on the heap; both are in the checkpoint).
+    native_queries: up to so many selections of tuples that Spark reads or computes are evaluated in
+    Spark's own code (0: never). join_memory: bytes of a worker for the tables of joins, for rings
+    that start from then on; what is more waits in the state until the inputs pause. join_tasks: of
+    a join's operator (None: one per executor).
     exchange_node: the node that holds derived streams made from then on, as grpc://host:port
     (empty: one in the engine); exchange_token_file: the token of nodes. cores, memory: of a Spark
     that the engine starts itself.
     """
 
     trigger_ms: int = 200
+    idle_pause_s: float = 2.0
     parallelism: int | None = None
     idle_ring_s: float = 300.0
     ring_pool: int = 8
@@ -63,10 +65,11 @@ class Settings:
 
 _USER_NAMES = {
     "trigger": "trigger_ms",
+    "idle_pause": "idle_pause_s",
     "sink_patience": "sink_patience_s",
     "ring_settle": "ring_settle_s",
 }
-_SECONDS = ("idle_ring_s", "sink_patience_s", "ring_settle_s")
+_SECONDS = ("idle_pause_s", "idle_ring_s", "sink_patience_s", "ring_settle_s")
 _NUMBERS = (*_SECONDS, "ring_maximum")  # with a fraction
 _MAY_BE_ZERO = ("native_queries", "ring_pool")
 
