@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import random
 from dataclasses import replace
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests import reference
 from tests.kernels.batches import TYPES, batches, to_arrow, values_of
 
 from penstock.errors import PenstockError
+from penstock.kernels import domains
+from penstock.kernels import selection as selection_module
 from penstock.kernels.selection import Matches, build_selection, rows_by_slot, select
 from penstock.plan.specs import Interval, SlotSpec, Term, ValueSet
 
@@ -113,9 +116,21 @@ def test_hundreds_of_slots_over_many_blocks_of_rows_agree_with_the_twin(seed: in
     assert per_row(select(build_selection(slots, types), batch)) == reference.select(slots, rows)
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.fixture(params=["forgetful", "as it is"])
+def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forgetful: what is of no use goes at the first occasion."""
+    if request.param == "forgetful":
+        monkeypatch.setattr(domains, "_SPARE", 0)
+        monkeypatch.setattr(selection_module, "_SPARE", 0)
+
+
+@settings(
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.data())
-def test_changes_step_by_step_agree_with_the_twin(data: st.DataObject) -> None:
+def test_changes_step_by_step_agree_with_the_twin(memory: None, data: st.DataObject) -> None:
     drawn = data.draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=3))
     types = {f"a{i}": type_ for i, type_ in enumerate(drawn)}
     batch, rows = data.draw(batches(types))
@@ -233,6 +248,22 @@ def test_a_drop_leaves_no_trace_and_its_room_is_used_again() -> None:
     assert selection.term_count == 0
     assert not selection.order
     assert not selection.usage
+
+
+def test_constants_and_attributes_of_dropped_queries_are_forgotten() -> None:
+    names = [f"a{i}" for i in range(1000)]
+    types = {"s": "string", "d": "decimal(38,2)"} | dict.fromkeys(names, "boolean")
+    stays = [SlotSpec(0, (Term((("s", equal("mm")), ("d", equal(5)))),))]
+    selection = build_selection(stays, types)
+    for number in range(1, 1000):
+        sets = ("s", equal(f"text {number}")), ("d", equal(number)), (names[number], equal(1))
+        selection.change([SlotSpec(number, (Term(sets),))], [number - 1] if number > 1 else [])
+        assert len(selection._attributes) < 40
+        for name in "sd":
+            assert len(selection._attributes[name].domain.constants) <= 2 * 2 + 257
+    price = pa.array([decimal.Decimal("0.05")], pa.decimal128(38, 2))
+    batch = pa.RecordBatch.from_pydict({"s": ["mm"], "d": price, names[999]: [True]})
+    assert per_row(select(selection, batch)) == [[0]]
 
 
 def test_the_worked_example_of_the_paper() -> None:

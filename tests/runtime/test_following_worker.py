@@ -50,7 +50,11 @@ class Ring:
         composed = compose(bound, type_of, fold)
         answers = {
             "regions": b64encode(body).decode(),
-            "slots": {"added": [dumps(SlotSpec(7, composed.terms))], "dropped": []},
+            "slots": {
+                "added": [dumps(SlotSpec(7, composed.terms))],
+                "dropped": [],
+                "anew": False,
+            },
         }
         for module in (region_tables, versions):
             monkeypatch.setattr(module, "ask", lambda _, call, __: answers[call])

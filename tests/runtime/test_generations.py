@@ -77,6 +77,23 @@ def test_queries_with_other_derived_attributes_share_a_ring_that_learns_to_deriv
     assert [ids(q) for q in (plain, length, other)] == [[4], [2, 4], [2]]
 
 
+def test_windows_that_are_open_go_on_in_the_next_plan(engine: Engine) -> None:
+    columns = COLUMNS + ", ts TIMESTAMP"
+    stream = ScriptedStream(engine, "S", columns, event_time="ts", slack="0 s")
+    text = "SELECT count(*) AS n FROM S [RANGE 10 SECONDS] WHERE "
+    first = engine.register(text + "lower(name) = 'a'")
+    stream.push([{"id": n, "name": "A", "ts": n} for n in range(5)])
+    engine.await_idle()
+    [running] = engine.spark.streams.active
+    second = engine.register(text + "char_length(name) = 1")
+    for begin, end in ((5, 10), (10, 20), (40, 41)):
+        stream.push([{"id": n, "name": "A", "ts": n} for n in range(begin, end)])
+    engine.await_idle()
+    assert [query.runId for query in engine.spark.streams.active] != [running.runId]
+    assert first.results()["n"].to_pylist() == [10, 10]
+    assert second.results()["n"].to_pylist() == [10]  # the first that begins after what was seen
+
+
 def test_few_queries_run_in_sparks_own_code_and_change_over_as_they_grow(
     engine: Engine, inbox: Path
 ) -> None:

@@ -3,7 +3,9 @@
 Numbers, dates, times and booleans are such keys by themselves (`columns.ordered_keys`). Strings and
 decimals of 128 bits are not: their keys are labels of the constants that queries compare with. The
 labels leave room between each other, so a new constant gets one without moving the others; a value
-that equals no constant gets the key right after the constant below it.
+that equals no constant gets the key right after the constant below it. Constants that no query
+compares with any more are forgotten once they are the larger part; the labels of the others stay,
+so no key of a predicate changes.
 
 An interval of values is then an interval of keys, closed on both sides: in integers `> c` is
 `>= c + 1`.
@@ -47,6 +49,7 @@ _APART = 2**36  # between the labels of constants that come together
 _ROOM = 4  # least distance of labels: a constant, and the values after it
 _FARTHEST = 2**62
 _WIDE = 2**127
+_SPARE = 256  # constants that may be of no use
 
 
 def ordered_constant(value: Constant, type_: str) -> Key:
@@ -94,8 +97,13 @@ class Direct:
 
     type: str
 
+    crowded = False  # there is nothing to forget
+
     def learn(self, constants: Iterable[Key]) -> None:
         """Take constants in: nothing to do."""
+
+    def keep_only(self, lows: Ints, highs: Ints) -> None:
+        """Forget constants of no use: nothing to do."""
 
     def bounds(self, interval: Interval) -> tuple[int, int]:
         """The keys of an interval, first and last; none if the first is the larger one."""
@@ -126,6 +134,7 @@ class Labelled:
     labels: list[int] = field(default_factory=list)
     _places: tuple[Any, ...] | None = None  # the constants as the search wants them
     _keys: Ints | None = None
+    _used: int = 0  # constants that were left when some were forgotten last
 
     def learn(self, constants: Iterable[Key]) -> Relabelling | None:
         """Take constants in; how keys given out before have changed, if they had to."""
@@ -144,6 +153,23 @@ class Labelled:
         self.labels = [_APART * i for i in range(len(merged))]
         moved = [i for i, (_, number) in enumerate(merged) if number < len(before)]
         return Relabelling(np.array(before), np.array(self.labels)[moved]) if before else None
+
+    @property
+    def crowded(self) -> bool:
+        """Whether enough constants have come for a look which of them are of no use any more."""
+        return len(self.constants) > 2 * self._used + _SPARE
+
+    def keep_only(self, lows: Ints, highs: Ints) -> None:
+        """Forget the constants that no predicate begins or ends at; these are first and last keys
+        of all predicates."""
+        labels = np.array(self.labels, np.int64)
+        first = np.searchsorted(labels, lows[lows != INT64_MIN], "right") - 1
+        last = np.searchsorted(labels, highs[highs != INT64_MAX])
+        used = np.union1d(first, last).tolist()
+        self.constants = [self.constants[i] for i in used]
+        self.labels = [self.labels[i] for i in used]
+        self._used = len(used)
+        self._places = self._keys = None
 
     def _labels_in_gaps(self, gaps: Counter[int]) -> list[int] | None:
         """Labels for so many new constants before each known one; None if one has no room."""

@@ -57,6 +57,11 @@ class FenceBook:
         """The coordinates."""
         return {name for kind in self._grids for name in (kind.x, kind.y)}
 
+    @property
+    def names(self) -> set[str]:
+        """What the tests are called."""
+        return {test.name for test in self._numbers}
+
     def number(self, test: FenceTest) -> int:
         return self._numbers[test]
 

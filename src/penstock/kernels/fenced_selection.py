@@ -85,7 +85,9 @@ class FencedSelection:
         truths = {n: [test for p in parts for test in p.truths] for n, parts in split.items()}
         self._doors.change(doors, dropped)
         self._truths.change(truths, dropped)
-        self._computed.update({test.name: "boolean" for own in truths.values() for test in own})
+        self._computed.clear()  # not replaced: the selections refer to it
+        self._computed.update(dict.fromkeys(_DOOR, "bigint"))
+        self._computed.update(dict.fromkeys(self._truths.names, "boolean"))
         plain, behind = [slot for slot in added if slot.slot not in split], []
         opened: dict[int, list[int]] = {}
         for slot in fenced:

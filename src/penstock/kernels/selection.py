@@ -44,6 +44,7 @@ from penstock.kernels.terms import TermRows
 from penstock.kernels.tiles import Layout, Tiles
 from penstock.plan.specs import SlotSpec, Term
 
+_SPARE = 16  # attributes that may be of no use
 TOGETHER = 5  # attributes that are combined before the next look whether any bit is left
 
 
@@ -138,6 +139,7 @@ class Selection:
         self._layout = None
         gone = [slot for slot in dropped if slot in self._places]
         self._drop(gone)
+        self._forget_attributes()
         terms = [(slot.slot, term) for slot in added for term in slot.terms]
         self._learn(term for _, term in terms)
         rows = TermRows.of([slot for slot, _ in terms], [self._rows(term) for _, term in terms])
@@ -149,6 +151,7 @@ class Selection:
         else:
             self._add(rows, self._tiles.add(rows, self._bins))
             self._rebin(rows)
+        self._forget_constants()
         left = np.setdiff1d(self.slot_numbers, gone, assume_unique=True)
         self.slot_numbers = np.union1d(left, [slot.slot for slot in added]).astype(np.int64)
 
@@ -171,6 +174,27 @@ class Selection:
                 self._tiles.drop(place)
         self._several.difference_update(slots)
         self._signatures += Counter()  # without zeros
+
+    def _forget_attributes(self) -> None:
+        """Lay out all terms anew without the attributes that none uses any more, if those are many:
+        each costs memory for every row of a batch."""
+        used = {name: a for name, a in self._attributes.items() if a.users}
+        if len(self._attributes) - len(used) <= max(_SPARE, len(used)):
+            return
+        terms, numbers = self._tiles.terms(), np.zeros(len(self._attributes), np.int64)
+        for number, attribute in enumerate(used.values()):
+            numbers[attribute.number] = number
+            attribute.number = number
+        terms.rows[:, 0] = numbers[terms.rows[:, 0]]
+        self._attributes = used
+        self._tiles = Tiles()
+        self._places = {slot: [] for slot in self._places}
+        self._add(terms, self._tiles.add_together(terms, self._bins))
+
+    def _forget_constants(self) -> None:
+        for attribute in self._attributes.values():
+            if attribute.domain.crowded:
+                attribute.domain.keep_only(*self._tiles.terms().bounds_of(attribute.number))
 
     def _learn(self, terms: Iterable[Term]) -> None:
         """Know the attributes and constants of terms before keys are made of them."""

@@ -95,6 +95,7 @@ def columns_from(text: str) -> tuple[Shown, ...] | None:
     return tuple(Shown(name, place) for name, place in json.loads(text)) if text else None
 
 
+@lru_cache(maxsize=1024)  # looked through at every registration
 def composition_from(text: str) -> Composition:
     return _composition(json.loads(text))
 
@@ -146,10 +147,12 @@ def _join(raw: Any) -> Join:
     return Join(inputs, raw["residual"], tuple(raw["ranges_us"]), steps)
 
 
+@lru_cache(maxsize=1024)  # as every catalog is made of them
 def stream_from(text: str) -> Stream:
     return Stream(**_defined(json.loads(text)))
 
 
+@lru_cache(maxsize=1024)
 def region_set_from(text: str) -> RegionSet:
     return RegionSet(**_defined(json.loads(text)))
 

@@ -1,16 +1,18 @@
 """Spark as the judge of expressions: types, constants, and errors in words a user can act on.
 
 Each question is asked once: answers are kept by the text of the question, so a thousand queries of
-one composition cost one analysis.
+one composition cost one analysis. The newest answers stay, not all that ever were.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import reduce
-from typing import Any
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -31,6 +33,12 @@ _CHANGING_WORDS = re.compile(r"'\s*(now|today|tomorrow|yesterday)\b", re.IGNOREC
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+_ANSWERS = 4096  # of each kind
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
 class Analyzer:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -40,22 +48,29 @@ class Analyzer:
 
     def type_of(self, sql: str, schema: Schema) -> str:
         """Spark's type of an expression over a stream's columns."""
-        key = (schema.ddl(), sql)
-        if key not in self._types:
-            try:
-                with ring_settings(self._spark):
-                    frame = self._spark.createDataFrame([], schema.ddl()).selectExpr(sql)
-                    self._types[key] = frame.schema.fields[0].dataType.simpleString()
-            except PySparkException as error:
-                raise QueryError(*explain_analysis(error)) from None
-        return self._types[key]
+        ddl = schema.ddl()
+
+        def ask() -> str:
+            frame = self._spark.createDataFrame([], ddl).selectExpr(sql)
+            return str(frame.schema.fields[0].dataType.simpleString())
+
+        return self._once(self._types, (ddl, sql), ask)
+
+    def _once(self, answers: dict[Key, Value], key: Key, ask: Callable[[], Value]) -> Value:
+        with suppress(KeyError):
+            return answers[key]
+        try:
+            with ring_settings(self._spark):
+                answer = answers[key] = ask()
+        except PySparkException as error:
+            raise QueryError(*explain_analysis(error)) from None
+        if len(answers) > _ANSWERS:
+            answers.pop(next(iter(answers)), None)
+        return answer
 
     def fold(self, sql: str) -> Expr | None:
         """The literal that SQL without columns stands for; None if it has no value for good."""
-        if sql not in self._constants:
-            with ring_settings(self._spark):
-                self._constants[sql] = self._constant(sql)
-        return self._constants[sql]
+        return self._once(self._constants, sql, lambda: self._constant(sql))
 
     def _constant(self, sql: str) -> Expr | None:
         if _CHANGING_WORDS.search(sql):
@@ -80,13 +95,7 @@ class Analyzer:
         streams: the one that it reads, or all that it joins.
         """
         key = (", ".join(stream.schema.ddl() for stream in streams), composition)
-        if key not in self._outputs:
-            try:
-                with ring_settings(self._spark):
-                    self._outputs[key] = self._analyse(composition, list(streams))
-            except PySparkException as error:
-                raise QueryError(*explain_analysis(error)) from None
-        return self._outputs[key]
+        return self._once(self._outputs, key, lambda: self._analyse(composition, list(streams)))
 
     def _analyse(self, composition: Composition, streams: list[Stream]) -> Schema:
         if composition.join is None:

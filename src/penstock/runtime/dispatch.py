@@ -34,7 +34,7 @@ from penstock.runtime.sinks.delivery import (
 )
 from penstock.runtime.sinks.live import Subscribers
 from penstock.runtime.sinks.log import ResultLog
-from penstock.runtime.sinks.matched import Matched, counts_by_slot, matched_rows, only, shown_rows
+from penstock.runtime.sinks.matched import Matched, counts_by_slot, matched_rows, only
 from penstock.runtime.sinks.pool import SinkPool
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
-from penstock.control.disorder import Disorder, Rules
+from penstock.control.disorder import Disorder, Rules, has_begun
 from penstock.control.ordering import (
     OrderFacts,
     Ordering,
@@ -34,6 +34,7 @@ from penstock.kernels.delays import UNKNOWN_US, DelayFacts, facts_from, merge_fa
 from penstock.plan.codec import canonical, slot_from
 from penstock.plan.specs import Composition
 from penstock.runtime.config import owner_of
+from penstock.runtime.pacing import Found, Pace
 from penstock.runtime.registry import EpochRow, Registry
 from penstock.runtime.sources.planner import Backlog, Horizon, Planner
 
@@ -110,6 +111,9 @@ class RingEpochs:
     siblings: list[RingEpochs] = field(default_factory=list)
     eager: bool = False
     feeds: bool = False  # a derived stream, which goes by the ring's punctuation
+    pace: Pace | None = None  # at one input of a ring, where its pauses are made
+    unfinished: Callable[[], bool] = lambda: False  # whether the ring has work without new tuples
+    more: bool = False  # the last epoch left some behind
 
     @property
     def punctuation_us(self) -> int:
@@ -254,8 +258,33 @@ class EpochKeeper:
                 state.flushing = on
 
     def plan(self, ring: str, start: int) -> int:
-        """The epoch to run after `start`; `start` itself if there is nothing to do."""
+        """The epoch to run after `start`, when it is time; `start` itself if there is nothing to
+        do."""
         state = self._rings[ring]
+        if state.pace is None:
+            return self._plan(state, start)
+
+        def look() -> Found[int]:
+            if self._rings.get(ring) is not state:  # closed meanwhile: Spark is about to stop it
+                return Found(start, work=True)
+            number = self._plan(state, start)
+            work = number != start or state.unfinished() or self._others_have_work(state)
+            return Found(number, work, number != start and state.more)
+
+        return state.pace.answer(look)
+
+    def _others_have_work(self, state: RingEpochs) -> bool:
+        """Whether there is something new for another input of a join."""
+        for other in state.siblings:
+            if other is not state and other.planner is not None:
+                with other.guard:
+                    done = self._done(other.ring)
+                    if other.planner.next_work(done, other.consumed, 1, other.horizon) is not None:
+                        return True
+        return False
+
+    def _plan(self, state: RingEpochs, start: int) -> int:
+        ring = state.ring
         assert state.planner is not None
         # what came with tuples of a derived stream has to go on to those that this ring feeds
         before_us = self.told_us(ring) if state.feeds else state.punctuation_us
@@ -272,6 +301,7 @@ class EpochKeeper:
                 return start
             body = {**done, "pieces": []} if work is None else work.body
             items = [] if work is None else work.consumed
+            state.more = work is not None and work.more
             self._decide(state, start + 1, body, items)
             state.consumed.update(items)
             return start + 1
@@ -343,8 +373,13 @@ class EpochKeeper:
         Where no result waits for it, what came with tuples is enough.
         """
         state = self._rings[ring]
+        if state.pace is not None and state.planner is None:
+            return state.pace.answer(lambda: Found(self._punctuation(state), True))
+        return self._punctuation(state)
+
+    def _punctuation(self, state: RingEpochs) -> int:
         if state.eager:
-            return self.told_us(ring)
+            return self.told_us(state.ring)
         for each in state.siblings or [state]:
             with each.guard:
                 before_us = each.disorder.punctuation_us
@@ -397,12 +432,17 @@ class EpochKeeper:
         return longest, shortest or 1_000
 
     def slots(self, ring: str, since: int, version: int) -> dict[str, Any]:
-        """What changed between two versions; an input of a join gets its part of each slot."""
+        """What changed between two versions, or all that there is if that is not known any more.
+
+        An input of a join gets its part of each slot.
+        """
         owner, number = owner_of(ring)
+        if anew := not self._registry.remembers(since):
+            since = 0
         added, dropped = self._registry.slots_between(owner, since, version)
         if number is not None:
             added = [canonical(json.loads(text)["inputs"][number]) for text in added]
-        return {"added": added, "dropped": dropped}
+        return {"added": added, "dropped": [] if anew else dropped, "anew": anew}
 
     def _take_rows(self, message: dict[str, Any], parts: list[bytes]) -> None:
         state = self._rings[message["ring"]]
@@ -490,6 +530,13 @@ class EpochKeeper:
             return None
         with state.guard:
             return state.disorder.metrics()
+
+    def has_begun(self, ring: str) -> bool:
+        """Whether a ring, or those it took its position from, has seen an event time."""
+        if (state := self._rings.get(ring)) is not None:
+            return state.disorder.event_us != UNKNOWN_US
+        known = self._registry.progress(ring)
+        return known is not None and has_begun(known[1])
 
     def last_tuples(self, ring: str) -> int:
         """How many tuples a ring read in the last micro-batch that read any."""

@@ -6,17 +6,20 @@ import json
 import secrets
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.control.disorder import Disorder, has_begun
+from penstock.control.disorder import Disorder
 from penstock.control.quarantine import WELL, Health, Patience, after_failure
 from penstock.control.ring_balance import KeepWarm, Merge, Retire, RingDecision, Split
+from penstock.control.rings import Limits, Waiting, next_starts
 from penstock.errors import EngineError, PenstockError
 from penstock.plan.catalog import Stream
 from penstock.plan.codec import columns_from, composition_from, dumps
@@ -36,6 +39,7 @@ from penstock.runtime.epochs import EpochKeeper, Report, RingEpochs
 from penstock.runtime.generations import ConditionOf, Generations
 from penstock.runtime.joining.monitor import JoinFigures, JoinMonitor
 from penstock.runtime.moves import copy_checkpoint, merge_slots, split_slots
+from penstock.runtime.pacing import Pace
 from penstock.runtime.quarantine import Care, Quarantine
 from penstock.runtime.registry import INPUT, REPLAY, QueryRow, Registry, RingRow
 from penstock.runtime.ring import Ring, first_cause
@@ -54,6 +58,7 @@ from penstock.schema import Schema, arrow_type
 RESTARTS = Patience(first_s=0.5, longest_s=8.0, tries=5)  # for failures that may pass: 15 s in all
 
 _ALIGN_S = 20.0  # in which two rings must have read the same, if slots are to go across
+_LIMITS = Limits()
 
 SinkOf = Callable[[QueryRow], Outlet]
 FindStream = Callable[[str], Stream | None]
@@ -178,9 +183,9 @@ class RingManager:
 
     def allocate(self, composition: Composition, outputs: Schema, own: int = 0) -> RingRow:
         """A running ring of the same composition, or a new one; REPLAY and ALONE get their own."""
-        text = dumps(composition)
         if not own and (ring := self.find(composition)) is not None:
             return ring
+        text = dumps(composition)
         id_ = _new_id(composition)
         ring = RingRow(id_, composition.stream, text, dumps(outputs), "running", None, own)
         with self._registry.change():
@@ -221,6 +226,8 @@ class RingManager:
 
     def open(self, row: RingRow) -> None:
         """Make a ring ready to start; one whose DataFrame is not here yet has to wait."""
+        if row.id in self._rings:
+            return
         composition = composition_from(row.composition)
         found = [self._find_stream(name) for name in composition.streams]
         streams = [
@@ -228,7 +235,7 @@ class RingManager:
             for stream in found
             if stream is not None
         ]
-        if row.id in self._rings or len(streams) < len(found):
+        if len(streams) < len(found):
             return
         if any(s.source == "dataframe" and s.name.lower() not in self._frames for s in streams):
             return
@@ -270,8 +277,25 @@ class RingManager:
         before = self._registry.delivered_before(row.id)
         self._attach(dispatcher, self._registry.queries(row.id), waits, before)
         checkpoint = str(self._workspace.checkpoint(row.id))
-        ring = Ring(row.id, composition, inputs, config, dispatcher, checkpoint, feeds)
+        taken = {ring.pool for ring in self._rings.values()}
+        pool = next(n for n in count() if n not in taken)  # Spark never forgets the name of one
+        pace = self._pace_of(row.id, states)
+        ring = Ring(row.id, composition, inputs, config, dispatcher, checkpoint, pace, pool, feeds)
         self._rings[row.id] = ring
+
+    def _pace_of(self, ring: str, states: list[RingEpochs]) -> Pace:
+        """The pauses of a ring, made by the first of its inputs that penstock reads; or, if it
+        reads none, where Spark asks for punctuation."""
+        pace = Pace(
+            lambda: self._settings().trigger_ms,
+            lambda: 1000 * self._settings().idle_pause_s,
+            exhaustive=self._bounded,
+            blind=any(state.planner is None for state in states),
+        )
+        leader = next((state for state in states if state.planner is not None), states[0])
+        leader.pace = pace
+        leader.unfinished = lambda: not self._joins.nothing_waits(ring)
+        return pace
 
     def _epochs_of(self, given: Input, row: RingRow, feeds: Stream | None) -> RingEpochs:
         stream, composition = given.stream, given.composition
@@ -316,15 +340,19 @@ class RingManager:
         try:
             if self._waiting or (self._bounded and not force) or self._stopped.is_set():
                 return
-            before: Ring | None = None
+            starting: deque[Ring] = deque()
+            had: Counter[str] = Counter()
             while pending := self._pending():
                 self._register_consumers(pending)
-                for ring in pending:
-                    if before is not None:
-                        before.await_start()
+                if len(starting) >= _LIMITS.starting:
+                    starting.popleft().await_start()
+                waiting = [Waiting(ring.id, ring.composition_text) for ring in pending]
+                chosen = next_starts(waiting, len(starting), _LIMITS, had)
+                for ring in [ring for ring in pending if ring.id in chosen]:
+                    had[ring.composition_text] += 1
                     try:
                         self._start(ring)
-                        before = ring
+                        starting.append(ring)
                     except Exception as error:  # whatever Spark says, it concerns this ring only
                         self._fail(ring, first_cause(str(error)))
         finally:
@@ -454,6 +482,7 @@ class RingManager:
         self._idle_since.pop(ring, None)
         self._generations.forget(ring)
         self._watch.forget(ring)
+        self._restarts.pop(ring, None)
         taken = self._rings.pop(ring, None)
         for part in [] if taken is None else taken.parts:
             self._epochs.close(part)
@@ -555,6 +584,8 @@ class RingManager:
             pair = (ring, to)
             deadline = time.monotonic() + _ALIGN_S
             self._epochs.align(pair)
+            self._rings[ring].pace.stir()
+            self._rings[to].pace.stir()
             try:
                 while not self._stopped.wait(0.05) and time.monotonic() < deadline:
                     with self.guard:
@@ -565,6 +596,9 @@ class RingManager:
             finally:
                 self._epochs.release(pair)
                 self._watch.moved(*pair)
+                for aligned in (self._rings.get(name) for name in pair):
+                    if aligned is not None:
+                        aligned.pace.stir()
         return False
 
     def _movable(self, ring: str, slots: Sequence[int]) -> list[int]:
@@ -592,6 +626,7 @@ class RingManager:
             self._idle_since.pop(ring, None)
             if ring in self._rings:
                 self._attach(self._rings[ring].dispatcher, [query], behind, {})
+                self._rings[ring].pace.stir()
 
     def _attach(
         self, ring: Dispatcher, queries: list[QueryRow], behind: bool, before: Mapping[int, int]
@@ -614,6 +649,7 @@ class RingManager:
         with self.guard:
             if ring in self._rings:
                 self._rings[ring].dispatcher.detach(slot)
+                self._rings[ring].pace.stir()
                 if not self._registry.count_queries(ring):
                     self._idle_since[ring] = time.monotonic()
                 return
@@ -648,8 +684,9 @@ class RingManager:
     def follow(self, stream: Stream) -> None:
         """Use a stream's changed estimator from the next epoch on."""
         with self.guard:
-            for given in (i for ring in self._rings.values() for i in ring.inputs):
+            for ring, given in ((r, i) for r in self._rings.values() for i in r.inputs):
                 if given.stream.name.lower() == stream.name.lower():
+                    ring.pace.stir()
                     hold = self._holds(stream, given.composition.drop_ratio)
                     rules = rules_of(stream, given.composition)
                     self._epochs.judge(given.config.ring, rules, stream.trust_us, hold)
@@ -664,8 +701,7 @@ class RingManager:
     def has_seen_tuples(self, ring: str) -> bool:
         """Whether a ring, or those it took its position from, has read anything yet."""
         names = [ring] if (running := self._rings.get(ring)) is None else running.parts
-        known = [self._registry.progress(name) for name in names]
-        return any(found is not None and has_begun(found[1]) for found in known)
+        return any(map(self._epochs.has_begun, names))
 
     def disorder(self, ring: str) -> dict[str, Any]:
         """What is known of the disorder of a ring's stream; empty if the ring is not open."""
@@ -707,6 +743,14 @@ class RingManager:
         if (running := self._rings.get(ring)) is not None:
             for part in running.parts:
                 self._epochs.absorb(part)
+            running.pace.ran()
+            if running.feeds is not None:
+                self._stir_readers(running.feeds)
+
+    def _stir_readers(self, stream: Stream) -> None:
+        for ring in self._snapshot():
+            if any(i.stream.name.lower() == stream.name.lower() for i in ring.inputs):
+                ring.pace.stir()
 
     def _keep_rows(self, state: RingEpochs, epoch: int, reports: list[Report]) -> None:
         stream = state.composition.stream
@@ -743,6 +787,8 @@ class RingManager:
         self._raise_failures()
 
     def _await(self, rings: list[Ring], deadline: float) -> None:
+        for ring in rings:
+            ring.pace.stir()
         for ring in rings:
             while True:
                 try:

@@ -3,6 +3,10 @@
 Every change that a running ring must notice raises the registry version by one. A slot lives in the
 versions from `added` up to, not including, `dropped`; what a worker must know to go from one
 version to another is therefore one query on two columns.
+
+Queries that are dropped are forgotten after a while, all but the last ones, as soon as no
+micro-batch that may run again needs them: the file does not grow with all that ever were. A worker
+that is further behind than what is remembered begins anew.
 """
 
 from __future__ import annotations
@@ -18,13 +22,16 @@ from typing import Any
 
 from penstock.control.disorder import inherited, nothing_seen
 from penstock.control.punctuation import NEVER_US
-from penstock.errors import WorkspaceError
+from penstock.errors import EngineError, WorkspaceError
 from penstock.plan.catalog import RegionSet, Stream
 from penstock.plan.codec import canonical, dumps, region_set_from, stream_from
 
 FORMAT = 1
 REPLAY = 1  # a ring that reads the source from its beginning
 ALONE = 2  # one that feeds a derived stream
+KEPT_DROPPED = 1000  # queries that are remembered for those who still hold them
+_PURGED_EVERY = 256  # versions
+_REPLAYED = 3  # epochs of an input; Spark runs no more than the last one again
 INPUT = "input"  # state of a ring's row that is not a ring: an input of a join
 
 _TABLES = """
@@ -50,6 +57,9 @@ CREATE TABLE IF NOT EXISTS moves (
   slot INTEGER NOT NULL, origin TEXT NOT NULL, version INTEGER NOT NULL, delivered INTEGER NOT NULL,
   PRIMARY KEY (slot, version)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS moves_by_origin ON moves (origin, version);
+CREATE TABLE IF NOT EXISTS forgotten (
+  ring TEXT PRIMARY KEY, queries INTEGER NOT NULL, late INTEGER NOT NULL,
+  lost INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS epochs (
   ring TEXT NOT NULL, number INTEGER NOT NULL, version INTEGER NOT NULL,
   punctuation_us INTEGER NOT NULL, clock_us INTEGER, work TEXT NOT NULL,
@@ -127,6 +137,16 @@ _QUERY = ", ".join(f.name for f in fields(QueryRow))
 _EPOCH = ", ".join(f.name for f in fields(EpochRow))
 _QUEUE = ", ".join(f.name for f in fields(QueueRow))
 _RING = ", ".join(f.name for f in fields(RingRow))
+# dropped queries up to version ?1 that no micro-batch needs again
+_FORGETTABLE = f"""
+WITH again AS (
+  SELECT owner, version FROM (
+    SELECT substr(ring, 1, instr(ring || '#', '#') - 1) AS owner, version,
+      row_number() OVER (PARTITION BY ring ORDER BY number DESC) AS back FROM epochs)
+  WHERE back <= {_REPLAYED} AND owner NOT IN (SELECT id FROM rings WHERE state = 'retired'))
+SELECT slot FROM queries WHERE dropped <= ?1 AND NOT EXISTS (
+  SELECT 1 FROM again WHERE owner = queries.ring AND added <= version AND dropped > version)
+"""
 # rings of a stream ?1 and of its companions
 _OF_STREAM = "stream = ?1 OR substr(stream, 1, length(?1) + 1) = ?1 || '.' COLLATE NOCASE"
 
@@ -136,13 +156,14 @@ class Registry:
 
     def __init__(self, path: Path) -> None:
         self._guard = threading.RLock()
+        self._looked = 0  # version at which dropped queries were forgotten last
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         try:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(_TABLES)
             self._db.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (FORMAT,))
-            self._db.execute("INSERT OR IGNORE INTO meta VALUES ('version', 0)")
+            self._db.execute("INSERT OR IGNORE INTO meta VALUES ('version', 0), ('purged', 0)")
             found = self._meta("format")
         except sqlite3.DatabaseError as error:
             self._db.close()
@@ -278,8 +299,9 @@ class Registry:
             " FROM progress p JOIN rings r ON r.id = p.ring WHERE r.stream = ?"
         )
         missed = (
-            "SELECT coalesce(sum(q.late), 0), coalesce(sum(q.lost), 0) FROM queries q"
-            " JOIN rings r ON r.id = q.ring JOIN progress p ON p.ring = r.id WHERE r.stream = ?"
+            "SELECT coalesce(sum(q.late), 0), coalesce(sum(q.lost), 0) FROM ("
+            "SELECT ring, late, lost FROM queries UNION ALL SELECT ring, late, lost FROM forgotten"
+            ") q JOIN rings r ON r.id = q.ring JOIN progress p ON p.ring = r.id WHERE r.stream = ?"
         )
         return (*self._rows(read, stream)[0], *self._rows(missed, stream)[0])
 
@@ -344,6 +366,11 @@ class Registry:
             inputs = f"(state = '{INPUT}' AND substr(id, 1, length(?1) + 1) = ?1 || '#')"
             sql = f"UPDATE rings SET state = 'retired', error = NULL WHERE id = ?1 OR {inputs}"
             db.execute(sql, (ring,))
+            db.execute(  # none of them runs again; where the last one was, others may begin
+                "DELETE FROM epochs WHERE substr(ring, 1, instr(ring || '#', '#') - 1) = ?"
+                " AND number < (SELECT through FROM progress p WHERE p.ring = epochs.ring)",
+                (ring,),
+            )
 
     # queries
 
@@ -392,8 +419,11 @@ class Registry:
         return QueryRow(*rows[0]) if rows else None
 
     def query_by_slot(self, slot: int) -> QueryRow:
-        sql = f"SELECT {_QUERY} FROM queries WHERE slot = ?"
-        return QueryRow(*self._rows(sql, slot)[0])
+        rows = self._rows(f"SELECT {_QUERY} FROM queries WHERE slot = ?", slot)
+        if not rows:
+            hint = f"the last {KEPT_DROPPED} that were dropped are remembered"
+            raise EngineError("the query was dropped long ago", hint)
+        return QueryRow(*rows[0])
 
     def next_slot(self) -> int:
         """The number the next query gets; numbers are never used again."""
@@ -457,7 +487,35 @@ class Registry:
             db.execute(
                 "UPDATE queries SET dropped = ?, state = 'dropped' WHERE slot = ?", (version, slot)
             )
+            if version >= self._looked + _PURGED_EVERY:
+                self._looked = version
+                self.forget_dropped()
             return version
+
+    def forget_dropped(self) -> None:
+        """Remove dropped queries, but the last ones and those that an epoch may need again.
+
+        An epoch of version v has the slots with added <= v < dropped. Only the versions of a ring's
+        last epochs, and later ones, can be asked for.
+        """
+        oldest = (
+            "SELECT dropped FROM queries WHERE dropped IS NOT NULL"
+            " ORDER BY dropped DESC LIMIT 1 OFFSET ?"
+        )
+        with self.change() as db:
+            if not (found := self._rows(oldest, KEPT_DROPPED)):
+                return
+            gone = [row[0] for row in self._rows(_FORGETTABLE, found[0][0])]
+            marks = [(slot,) for slot in gone]
+            db.executemany(
+                "INSERT INTO forgotten SELECT ring, 1, late, lost FROM queries WHERE slot = ?"
+                " ON CONFLICT (ring) DO UPDATE SET queries = queries + 1,"
+                " late = late + excluded.late, lost = lost + excluded.lost",
+                marks,
+            )
+            for table in ("queries", "moves"):
+                db.executemany(f"DELETE FROM {table} WHERE slot = ?", marks)
+            db.execute("UPDATE meta SET value = max(value, ?) WHERE key = 'purged'", found[0])
 
     def set_query_state(self, slot: int, state: str, error: str | None) -> None:
         with self.change() as db:
@@ -472,6 +530,10 @@ class Registry:
                 " WHERE slot = ? AND last_batch < ?",
                 [(n, batch, slot, batch) for slot, n in rows.items()],
             )
+
+    def remembers(self, version: int) -> bool:
+        """Whether all that has changed since a version is still known."""
+        return version >= self._meta("purged")
 
     def slots_between(self, ring: str, since: int, version: int) -> tuple[list[str], list[int]]:
         """Specs added and slots dropped between two registry versions (since 0: all that live)."""

@@ -21,7 +21,8 @@ from penstock.runtime.compile import Generation, Input, ring_frame, runs_in_read
 from penstock.runtime.config import StageConfig
 from penstock.runtime.dispatch import Dispatcher
 from penstock.runtime.guarding import Blame, can_be_guarded
-from penstock.runtime.session import ring_settings
+from penstock.runtime.pacing import Pace
+from penstock.runtime.session import ring_settings, scheduled_in
 
 _START_S = 15.0
 _DELIVERED_S = 5.0  # that a stop waits for the results of a micro-batch
@@ -44,12 +45,16 @@ class Ring:
         config: StageConfig,
         dispatcher: Dispatcher,
         checkpoint: str,
+        pace: Pace,
+        pool: int,
         feeds: Stream | None = None,
     ) -> None:
         self.id = id_
         self.composition = composition
         self.inputs = inputs
         self.dispatcher = dispatcher
+        self.pace = pace
+        self.pool = pool  # of Spark's scheduler
         self.feeds = feeds  # a derived stream
         self._config = config
         self._checkpoint = checkpoint
@@ -103,7 +108,10 @@ class Ring:
             return
         own = [frames[name] for i in self.inputs if (name := i.stream.name.lower()) in frames]
         session = own[0].sparkSession if own else spark
-        with ring_settings(session, settings | generation.settings):
+        # where the engine makes the pauses, Spark asks as soon as it has nothing to do
+        interval_ms = trigger_ms if self.pace.blind else 0
+        settings = settings | generation.settings
+        with ring_settings(session, settings), scheduled_in(session, f"penstock-{self.pool}"):
             results = ring_frame(
                 session, self.composition, self.inputs, self._config, frames, generation
             )
@@ -112,7 +120,7 @@ class Ring:
                 results.writeStream.queryName(f"penstock-{self.id}")
                 .outputMode("append")
                 .option("checkpointLocation", self._checkpoint)
-                .trigger(processingTime=f"{trigger_ms} milliseconds")
+                .trigger(processingTime=f"{interval_ms} milliseconds")
                 .foreachBatch(self.dispatcher)
                 .start()
             )
@@ -136,6 +144,10 @@ class Ring:
     def stream(self) -> Stream:
         """The stream, or the first one of a join."""
         return self.inputs[0].stream
+
+    @property
+    def composition_text(self) -> str:
+        return self._config.composition
 
     @property
     def parts(self) -> list[str]:
@@ -193,16 +205,15 @@ class Ring:
         last = None if self._query is None else self._query.lastProgress
         if last is None:
             return {}
-        took = last["durationMs"]
-        rows_per_s = last["processedRowsPerSecond"]
-        if tuples is not None:  # without addBatch Spark only looked whether there is anything to do
-            rows_per_s = (
-                1000 * tuples / max(1, took["triggerExecution"]) if "addBatch" in took else 0.0
-            )
+        took_ms = self.batch_ms(last)
+        if tuples is None:
+            tuples = last["numInputRows"]
+        if "addBatch" not in last["durationMs"]:  # Spark only looked if there is anything to do
+            tuples = 0
         return {
             "batch": last["batchId"],
-            "batch_ms": took.get("triggerExecution", 0),
-            "rows_per_s": rows_per_s,
+            "batch_ms": took_ms,
+            "rows_per_s": 1000 * tuples / max(1, took_ms),
             "state_rows": sum(s["numRowsTotal"] for s in last["stateOperators"]),
             "state_bytes": sum(s["memoryUsedBytes"] for s in last["stateOperators"]),
         }
@@ -211,10 +222,9 @@ class Ring:
         """Seconds of each micro-batch that ended since the last call."""
         found = []
         for progress in [] if self._query is None else self._query.recentProgress:
-            took = progress["durationMs"]
-            if progress["batchId"] > self._timed and "addBatch" in took:
+            if progress["batchId"] > self._timed and "addBatch" in progress["durationMs"]:
                 self._timed = progress["batchId"]
-                found.append(took["triggerExecution"] / 1000)
+                found.append(self.batch_ms(progress) / 1000)
         return found
 
     @contextmanager
@@ -225,6 +235,12 @@ class Ring:
             with self._counting:
                 self._count()
             yield
+
+    def batch_ms(self, progress: Mapping[str, Any]) -> int:
+        """How long a micro-batch took, without the pause before it, which Spark counts in."""
+        took = progress["durationMs"]
+        asking_ms = took.get("latestOffset", 0)
+        return round(took.get("triggerExecution", 0) - max(0.0, asking_ms - self.pace.looked_ms))
 
     def take_count(self) -> int:
         """Tuples of micro-batches that ended since the last call, as Spark counts them."""
@@ -248,7 +264,12 @@ class Ring:
             if query is None:
                 hint = "leave engine.together() first"
                 raise EngineError(f"ring {self.id} has not started", hint)
-            problem = self._process_all(query, deadline)
+            with self.pace.hurried() as waited:
+                problem = self._process_all(query, deadline)
+                if problem is None and waited and (self.pace.blind or len(self.inputs) > 1):
+                    # other sources may have been asked before the wait: what has come since then
+                    # is only found when Spark asks again
+                    problem = self._process_all(query, deadline)
             with self._changing:
                 if query is self._query:
                     break
@@ -294,7 +315,7 @@ class Ring:
     def _stop(self) -> None:
         self._stopping = True
         if self._query is not None:
-            with self.dispatcher.between_batches(_DELIVERED_S):
+            with self.dispatcher.between_batches(_DELIVERED_S), self.pace.hurried():
                 self._query.stop()
 
 

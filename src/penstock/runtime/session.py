@@ -38,6 +38,16 @@ RING_SETTINGS = {
 }
 
 
+# What Spark remembers of jobs for a page that nobody opens: by default 1,000 of each kind, with
+# the plans of all micro-batches among them.
+_MEMORIES = {
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "500",
+    "spark.sql.ui.retainedExecutions": "20",
+}
+
+
 def start_spark(
     cores: int | None = None, memory: str = "4g", log: Path | None = None
 ) -> SparkSession:
@@ -63,6 +73,8 @@ def start_spark(
             ("spark.driver.host", "127.0.0.1"),
             ("spark.python.daemon.module", "penstock.runtime.daemon"),
             ("spark.sql.shuffle.partitions", str(width)),
+            ("spark.scheduler.mode", "FAIR"),
+            *_MEMORIES.items(),
             *RING_SETTINGS.items(),
         ]
     )
@@ -159,3 +171,22 @@ def ring_settings(spark: SparkSession, extra: dict[str, str] | None = None) -> I
     wanted = RING_SETTINGS | (extra or {})
     with _settings, active_session(spark), session_settings(spark, wanted):
         yield
+
+
+_POOL = "spark.scheduler.pool"
+
+
+@contextmanager
+def scheduled_in(spark: SparkSession, pool: str) -> Iterator[None]:
+    """Let a streaming query that starts inside have its jobs in a pool of their own.
+
+    With the scheduler's mode FAIR, pools take turns: a ring with many tasks does not keep others
+    from having theirs run. With FIFO, as in most sessions that users bring, it changes nothing.
+    """
+    context = spark.sparkContext
+    before = context.getLocalProperty(_POOL)
+    context.setLocalProperty(_POOL, pool)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_POOL, before)  # type: ignore[arg-type]  # None takes it away

@@ -18,8 +18,9 @@ STATE_STORES = ("rocksdb", "memory")
 class Settings:
     """What an engine may be told.
 
-    trigger_ms: pause between micro-batches. parallelism: tasks per micro-batch (None: all cores).
-    idle_ring_s: how long a ring without queries is kept warm; ring_pool: how many of them.
+    trigger_ms: pause between micro-batches. idle_pause_s: the longest time between two looks for
+    new tuples, of a ring that has had none for long. parallelism: tasks per micro-batch (None: all
+    cores). idle_ring_s: how long a ring without queries is kept warm; ring_pool: how many of them.
     ring_maximum: share of the time up to which tuples keep a ring busy before it takes no more
     queries and is split; far below it two rings become one. ring_copies: rings of one composition
     at most (None: as many as tasks). ring_settle_s: how long rings are left alone after queries
@@ -37,6 +38,7 @@ class Settings:
     """
 
     trigger_ms: int = 200
+    idle_pause_s: float = 2.0
     parallelism: int | None = None
     idle_ring_s: float = 300.0
     ring_pool: int = 8
@@ -74,12 +76,14 @@ class Settings:
 
 _USER_NAMES = {
     "trigger": "trigger_ms",
+    "idle_pause": "idle_pause_s",
     "sink_patience": "sink_patience_s",
     "sink_retry": "sink_retry_s",
     "sink_retry_longest": "sink_retry_longest_s",
     "ring_settle": "ring_settle_s",
 }
 _SECONDS = (
+    "idle_pause_s",
     "idle_ring_s",
     "sink_patience_s",
     "sink_retry_s",

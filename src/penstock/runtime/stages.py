@@ -11,14 +11,14 @@ from penstock.runtime.joining.chain_stage import ChainStage
 from penstock.runtime.joining.input_stage import PackedStage
 from penstock.runtime.region_tables import placing_of
 from penstock.runtime.stage import Stage
-from penstock.runtime.versions import at_version
+from penstock.runtime.versions import KeptByRing
 
-_stages: dict[str, Stage] = {}
+_stages: KeptByRing[Stage] = KeptByRing()
 
 
 def stage_for(config: StageConfig, version: int) -> Stage:
     """The stage of a ring at a registry version."""
-    return at_version(_stages, config, version, partial(_new_stage, config))
+    return _stages.at_version(config, version, partial(_new_stage, config))
 
 
 def _new_stage(config: StageConfig) -> Stage:

@@ -83,7 +83,7 @@ class QueuePlanner:
         tasks = max(1, min(parallelism, (end - first) // _TASK_POSITIONS))
         cuts = [first + (end - first) * i // tasks for i in range(tasks + 1)]
         pieces = [[{"first": a, "end": b}] for a, b in pairwise(cuts)]
-        return Work({"pieces": pieces, "through": end}, [])
+        return Work({"pieces": pieces, "through": end}, [], end - first >= _MOST_POSITIONS)
 
     def _release(self, position: int) -> None:
         needed = self._needed_from()

@@ -19,7 +19,7 @@ from penstock.runtime.config import StageConfig
 from penstock.runtime.following.stage import PUNCTUATION, VERSION
 from penstock.runtime.packing import PACKED, blobs_of, from_ipc, to_ipc
 from penstock.runtime.region_tables import placing_of
-from penstock.runtime.versions import at_version
+from penstock.runtime.versions import KeptByRing
 from penstock.schema import arrow_type
 
 State = tuple[bytes, bytes, int, int]
@@ -39,7 +39,7 @@ class EventSlots:
         self.version = version
 
 
-_slots: dict[str, EventSlots] = {}
+_slots: KeptByRing[EventSlots] = KeptByRing()
 
 
 class FollowingWorker:
@@ -77,7 +77,7 @@ class FollowingWorker:
         """Events that some query wants, with the slots of those that do."""
         batch = self._told(events)
         new = partial(EventSlots, self._composition)
-        selection = at_version(_slots, self._config, version, new).selection
+        selection = _slots.at_version(self._config, version, new).selection
         matches = select(selection, batch)
         counts = np.diff(matches.offsets)
         rows = np.flatnonzero(counts)

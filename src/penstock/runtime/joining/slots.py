@@ -13,7 +13,7 @@ from penstock.kernels.columns import INT64_MAX
 from penstock.kernels.join_bucket import Windows
 from penstock.plan.specs import SlotSpec
 from penstock.runtime.config import StageConfig
-from penstock.runtime.versions import at_version
+from penstock.runtime.versions import KeptByRing
 
 
 @dataclass(slots=True)
@@ -43,12 +43,12 @@ def _ranges_us(slot: SlotSpec) -> list[int]:
     return [INT64_MAX if i.window is None else i.window.range_us for i in slot.inputs]
 
 
-_slots: dict[str, JoinSlots] = {}
+_slots: KeptByRing[JoinSlots] = KeptByRing()
 _guard = threading.Lock()
 
 
 def slots_for(config: StageConfig, inputs: int, version: int) -> JoinSlots:
     """A ring's slots at a registry version; buckets that have their turn at once share nothing."""
     with _guard:
-        found = at_version(_slots, config, version, partial(JoinSlots, inputs))
+        found = _slots.at_version(config, version, partial(JoinSlots, inputs))
         return JoinSlots(inputs, version, dict(found.specs))

@@ -20,10 +20,14 @@ CATCH_UP_US = 60_000_000
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The pieces of one micro-batch (one list per task) and the items they use up."""
+    """The pieces of one micro-batch (one list per task) and the items they use up.
+
+    more: there is work for another one already.
+    """
 
     body: dict[str, Any]
     consumed: list[str]
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ class FilePlanner:
         pieces = [
             [p.to_json() for p in task] for task in split_files(chosen, self._options, parallelism)
         ]
-        return Work({"pieces": pieces}, [f.path for f in chosen])
+        return Work({"pieces": pieces}, [f.path for f in chosen], len(chosen) < len(new))
 
     def backlog(self, done: dict[str, Any], consumed: set[str]) -> Backlog:
         new = sum(f.path not in consumed for f in list_files(self._options))
@@ -120,15 +124,16 @@ class GeneratorPlanner:
         horizon: Horizon | None = None,
     ) -> Work | None:
         first = int(done.get("through", 0))
-        end = min(first + self._step, self._end(first))
+        known = self._end(first)
         if horizon is not None:
-            end = min(end, horizon.through)
+            known = min(known, horizon.through)
+        end = min(first + self._step, known)
         if end <= first:
             return None
         tasks = min(parallelism, end - first)
         cuts = [first + (end - first) * i // tasks for i in range(tasks + 1)]
         pieces = [[{"first": a, "end": b}] for a, b in pairwise(cuts)]
-        return Work({"pieces": pieces, "through": end}, [])
+        return Work({"pieces": pieces, "through": end}, [], end < known)
 
     def backlog(self, done: dict[str, Any], consumed: set[str]) -> Backlog:
         first = int(done.get("through", 0))
