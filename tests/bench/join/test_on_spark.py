@@ -48,6 +48,7 @@ def _row(
         "rows": 1000,
         "digest": f"{streams} {selectivity}",
         "rows_per_s": speed,
+        "cpu_s": 2000 / speed,
         "state_mb": mb,
         "tables_mb": 30.0 if engine == OURS else 0.0,
         "checkpoint_mb": mb,
@@ -71,6 +72,7 @@ def test_the_best_store_counts_and_of_two_streams_the_worst_selectivity() -> Non
     found = summary(ROWS)
     assert found["ratio_vs_native"] == {"n2": 1.5, "n3": 6.0}
     assert found["ratio_vs_native_worst"] == {"n2": 1.5, "n3": 6.0}
+    assert found["cpu_ratio_vs_native"] == pytest.approx({"n2": 3.0, "n3": 6.0})
     assert found["native_best"] == {"n3": IN_MEMORY}
     assert found["ratio_vs_native_by_store"] == {"n3": {IN_MEMORY: 3.0, DURABLE: 30.0}}
     assert found["ratio_vs_rocksdb_4"] == {"n3": 30.0}

@@ -40,6 +40,7 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
         "ratio_vs_native": {n: _vs_best(c) for n, c in alike.items()}
         | {n: ratio for n, ratio in worst.items() if n == "n2"},
         "ratio_vs_native_worst": worst,
+        "cpu_ratio_vs_native": {n: _less_cpu(c) for n, c in alike.items()},
         "ratio_vs_native_by_store": {
             n: {store: _ratio(c, store, "rows_per_s") for store in c if store != OURS}
             for n, c in stored.items()
@@ -80,6 +81,12 @@ def _most(contests: Iterable[Contest], figure: str) -> float:
 
 def _ratio(contest: Contest, rival: str, figure: str) -> float:
     return float(contest[OURS][figure] or 0) / float(contest[rival][figure] or 1)
+
+
+def _less_cpu(contest: Contest) -> float | None:
+    """How many times the processor time the best chain takes; other programs hardly change it."""
+    ours, theirs = contest[OURS]["cpu_s"], contest[_best(contest)]["cpu_s"]
+    return float(theirs) / float(ours) if ours and theirs else None
 
 
 def _share_of_tables(contest: Contest) -> float:
