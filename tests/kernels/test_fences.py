@@ -202,7 +202,7 @@ def test_without_fences_no_point_is_in_any() -> None:
     ("wkt", "message"),
     [
         ("POLYGON EMPTY", "fence 3: the geometry is empty"),
-        ("LINESTRING (0 0, 1 1)", "a LineString is no region"),
+        ("LINESTRING (0 0, 1 1)", "a LineString is no area"),
         ("POLYGON ((0 0, 2 2, 2 0, 0 2, 0 0))", "invalid: Self-intersection"),
         ("POLYGON ((0 0, 200 0, 0 9, 0 0))", r"from \(0, 0\) to \(200, 9\) are out of range"),
     ],

@@ -8,22 +8,28 @@ import shapely
 from hypothesis import given
 from hypothesis import strategies as st
 from shapely import Geometry
-from tests.kernels.test_fences import moved, pairs, polygons, probes, usable
+from tests.kernels.test_fences import moved, pairs, polygons, probes
 
 from penstock.errors import PenstockError
-from penstock.geometry import LON_LAT, PLANE
+from penstock.geometry import LON_LAT, PLANE, first_fault
 from penstock.kernels.near_fences import NearFences
+
+corners = st.tuples(st.integers(-4, 4), st.integers(-4, 4))
+dots = st.builds(shapely.Point, corners) | st.builds(
+    shapely.MultiPoint, st.lists(corners, min_size=1, max_size=3)
+)
+lines = st.builds(shapely.LineString, st.lists(corners, min_size=2, max_size=4, unique=True))
 
 
 @given(
-    st.lists(polygons(), min_size=1, max_size=3),
+    st.lists(polygons() | dots | lines, min_size=1, max_size=3),
     st.sampled_from([(1.0, 0.0), (0.1, 0.3), (1e-9, 1e3), (1 / 3, 1e9)]),
     st.sampled_from([0.0, 1e-12, 0.01, 0.5, 1.0, 2.0, 7.0]),
 )
 def test_points_are_near_if_shapely_says_so(
     drawn: list[Geometry], view: tuple[float, float], distance: float
 ) -> None:
-    chosen = [geometry for geometry in (moved(g, view) for g in drawn) if usable(geometry)]
+    chosen = [g for g in (moved(g, view) for g in drawn) if not first_fault([g], PLANE, False)]
     geometries = dict(enumerate(chosen))
     if not geometries:
         return

@@ -21,6 +21,7 @@ from tests.plan.taxis import (
 )
 
 from penstock.errors import QueryError
+from penstock.geometry import from_hex
 from penstock.plan.codec import composition_from, dumps, slot_from
 from penstock.plan.conjunctions import MAX_TERMS
 from penstock.plan.explain import explain_query
@@ -147,6 +148,7 @@ BOWTIE = "ST_GeomFromText('POLYGON ((0 0, 1 1, 1 0, 0 1, 0 0))')"
 FAR = "ST_GeomFromText('POLYGON ((0 0, 1e141 0, 1 1, 0 0))')"
 DOT = "ST_GeomFromText('POINT (1 1)')"
 EMPTY = "ST_GeomFromText('POLYGON EMPTY')"
+EITHER_WAY = "ST_GeomFromText('POLYGON ((170 0, -170 0, -170 5, 170 5, 170 0))')"
 NO_WKT = "ST_GeomFromText('POLYGO')"
 NO_JSON = 'ST_GeomFromGeoJSON(\'{"type": "Polygon"}\')'
 
@@ -156,19 +158,22 @@ NO_JSON = 'ST_GeomFromGeoJSON(\'{"type": "Polygon"}\')'
     [
         (f"ST_Within({POINT}, {BOWTIE})", BOWTIE, "the geometry is invalid: Self-intersection"),
         (f"ST_Within({POINT}, {FAR})", FAR, "are out of range"),
-        (f"ST_Within({POINT}, {DOT})", DOT, "a Point is no region"),
+        (f"ST_Within({POINT}, {DOT})", DOT, "a Point is no area"),
         (f"ST_Within({POINT}, {EMPTY})", EMPTY, "the geometry is empty"),
         (f"ST_Within({POINT}, {NO_WKT})", NO_WKT, "the geometry cannot be read"),
         (f"ST_Within({POINT}, {NO_JSON})", NO_JSON, "the geometry cannot be read"),
         (f"ST_Within({POINT}, plate)", "plate", "st_within does not take this"),
         (f"ST_Within(ST_Point(lon, lat + 1), {POINT})", "lat + 1", "st_point does not take this"),
-        (f"ST_X({POINT}, 3) > 2", f"ST_X({POINT}, 3)", "st_x has 1 arguments"),
+        (f"ST_X({POINT}, 3) > 2", f"ST_X({POINT}, 3)", "st_x has one argument"),
         (f"ST_DistanceSphere({AREA}, {AREA}) > 2", "ST_DistanceSphere", "measures from a point"),
         (f"ST_DWithin({POINT}, ST_Point(190, 3), 9, true)", "ST_Point(190", "are out of range"),
         (f"ST_Within(ST_Point(lon), {AREA})", "ST_Point(lon)", "a point has two coordinates"),
         (f"ST_Within(ST_Point(lon, 3), {AREA})", "3", "ST_Point takes two columns"),
         (f"ST_Within(ST_Point(lon, lat + 1), {AREA})", "lat + 1", "ST_Point takes two columns"),
         (f"ST_Within(ST_Point(lon, plate), {AREA})", "plate", "column plate is of type string"),
+        (f"ST_Within({POINT}, ST_GeomFromText('A', 4326))", "ST_Geom", "takes one text"),
+        (f"ST_DWithin({POINT}, {EITHER_WAY}, 5, true)", EITHER_WAY, "spans more than 180 degrees"),
+        (f"ST_DWithin({POINT}, {AREA}, 5, 1)", "1)", "whether it is metres is true or false"),
         (f"ST_DWithin({POINT}, {AREA}, -1)", "-1", "this is no distance"),
         (f"ST_DWithin({POINT}, {AREA}, '3')", "'3'", "this is no distance"),
         (f"ST_DWithin({POINT}, {AREA}, lon)", "lon", "this is no distance"),
@@ -187,6 +192,45 @@ def test_what_cannot_be_a_geofence_is_refused_at_its_place(
     assert refused.value.hint
     assert refused.value.span is not None
     assert text[refused.value.span.start :].startswith(place or where)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (f"ST_Distance({POINT}, {BOWTIE})", "the geometry is invalid: Self-intersection"),
+        (f"ST_Distance({POINT}, ST_GeomFromText('POINT (NaN 3)'))", "the geometry is invalid"),
+        (f"ST_Distance({POINT}, {EMPTY})", "the geometry is empty"),
+        (f"ST_Distance({POINT}, ST_Point(1e200, 3))", "are out of range"),
+        (f"ST_DistanceSphere({POINT}, ST_Point(181, 3))", "are out of range"),
+        (f"ST_DistanceSphere({POINT}, {EITHER_WAY})", "an edge spans more than 180 degrees"),
+        (f"ST_DWithin({POINT}, ST_GeomFromText(plate), -1)", "this is no distance"),
+        (f"ST_DWithin({POINT}, ST_GeomFromText(plate), 1, 1)", "st_dwithin does not take this"),
+        (f"ST_GeomFromText({AREA})", "st_geomfromtext does not take this"),
+    ],
+)
+def test_constants_that_are_no_geometry_are_refused_in_functions_too(
+    call: str, message: str
+) -> None:
+    with pytest.raises(QueryError, match=message) as refused:
+        composed(f"SELECT {call} AS found FROM Taxis")
+    assert refused.value.hint
+    assert refused.value.span is not None
+
+
+def test_what_points_are_near_to_may_be_points_and_lines() -> None:
+    for text in ("ST_Point(1, 2)", DOT, "ST_GeomFromText('LINESTRING (0 0, 5 5)')"):
+        for metres, relation in (("", "near"), (", false", "near"), (", true", "sphere")):
+            (term,) = terms(f"ST_DWithin({POINT}, {text}, 3{metres})")
+            [(test, truth)] = term.fences
+            assert (test.relation, test.distance, truth) == (relation, 3.0, IS_TRUE)
+
+
+def test_an_area_in_degrees_across_180_is_split() -> None:
+    across = "ST_GeomFromText('POLYGON ((170 0, 190 0, 190 5, 170 5, 170 0))')"
+    (term,) = terms(f"ST_DWithin({POINT}, {across}, 3, true)")
+    [(test, _)] = term.fences
+    parts = shapely.union_all([shapely.box(170, 0, 180, 5), shapely.box(-180, 0, -170, 5)])
+    assert from_hex(test.geometry).equals(parts)
 
 
 def squares(count: int) -> str:

@@ -137,7 +137,7 @@ def test_the_whole_map_is_a_region(tmp_path: Path) -> None:
     [
         (None, "feature 2: the geometry is empty"),
         (shapely.Polygon(), "feature 2: the geometry is empty"),
-        (shapely.Point(1, 2), "feature 2: a Point is no region"),
+        (shapely.Point(1, 2), "feature 2: a Point is no area"),
         (
             shapely.Polygon([(0, 0), (2, 2), (2, 0), (0, 2)]),
             "feature 2: the geometry is invalid: Self-intersection",
@@ -170,14 +170,54 @@ def test_what_is_no_region_is_refused_by_file_and_number(
         ("z.csv", "name,place\na,b\n", "no column looks like geometry"),
         ("z.csv", "wkt,geom\na,b\n", r"more than one column \(wkt, geom\) looks like geometry"),
         ("z.parquet", "no", "this is not Parquet"),
+        ("z.wkt", "POLYGON ((0 0\n", "feature 1: the geometry cannot be read"),
+        ("z.csv", "name,geom\na,\n", "feature 1: the geometry is empty"),
+        ("z.csv", b"name,geom\nM\xfc,POLYGON EMPTY\n", "column name has text that is not UTF-8"),
+        (
+            "z.json",
+            '{"type": "FeatureCollection", "features": [{"type": "Feature", "properties": [1]}]}',
+            "feature 1: the properties are no object",
+        ),
     ],
 )
 def test_files_that_cannot_be_read_are_refused(
-    tmp_path: Path, name: str, text: str, message: str
+    tmp_path: Path, name: str, text: str | bytes, message: str
 ) -> None:
-    (tmp_path / name).write_text(text)
-    with pytest.raises(PenstockError, match=message):
+    (tmp_path / name).write_bytes(text.encode() if isinstance(text, str) else text)
+    with pytest.raises(PenstockError, match=message) as refused:
         read_regions(tmp_path / name)
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("geo", "message"),
+    [
+        ("nonsense", "the metadata under geo are not GeoParquet's"),
+        ("[1]", "the metadata under geo are not GeoParquet's"),
+        ('{"columns": {"geometry": 3}}', "the metadata under geo are not GeoParquet's"),
+        ('{"primary_column": "place"}', "there is no column place"),
+        (
+            '{"primary_column": "geometry", "columns": {"geometry": {"encoding": "polygon"}}}',
+            "column geometry is encoded as polygon",
+        ),
+    ],
+)
+def test_metadata_that_are_wrong_are_refused(tmp_path: Path, geo: str, message: str) -> None:
+    table = pa.table({"geometry": shapely.to_wkb([SQUARE])}).replace_schema_metadata({"geo": geo})
+    pa.parquet.write_table(table, tmp_path / "z.parquet")
+    with pytest.raises(PenstockError, match=message) as refused:
+        read_regions(tmp_path / "z.parquet")
+    assert refused.value.hint
+
+
+def test_lines_of_wkt_are_regions_with_numbers(tmp_path: Path) -> None:
+    (tmp_path / "z.wkt").write_text(f"\ufeff{SQUARE.wkt}\n\n{WITH_HOLE.wkt}\n")
+    regions = read_regions(tmp_path / "z.wkt")
+    assert regions.attributes.to_pylist() == [{"number": 1}, {"number": 2}]
+    assert all(g.equals(e) for g, e in zip(regions.geometries, (SQUARE, WITH_HOLE), strict=True))
+    (tmp_path / "bad.wkt").write_bytes(b"\xff\xff")
+    with pytest.raises(PenstockError, match="this is no text"):
+        read_regions(tmp_path / "bad.wkt")
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
@@ -188,6 +228,9 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 def test_properties_of_different_types_are_refused(tmp_path: Path) -> None:
     path = geojson(tmp_path / "z.json", [feature(SQUARE, a=1), feature(SQUARE, a="x")])
     with pytest.raises(PenstockError, match=r"property a has values of .* \(int, str\)"):
+        read_regions(path)
+    path = geojson(tmp_path / "z.json", [feature(SQUARE, a=2**64)])
+    with pytest.raises(PenstockError, match="property a has numbers of more than 64 bits"):
         read_regions(path)
 
 

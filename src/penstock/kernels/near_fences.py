@@ -1,8 +1,9 @@
 """Which fences points are near: within a distance in the units of the plane, as shapely says.
 
-A fence stands for two polygons in a grid: one that surely holds all points within the distance,
-and one whose points surely are. Only those between the two are measured. Buffers are not exact
-(arcs are polygons, small dents are left out), by less than the twentieth that the two keep off.
+A fence, which may here be a point or a line as well, stands for two polygons in a grid: one that
+surely holds all points within the distance, and one whose points surely are. Only those between the
+two are measured. Buffers are not exact (arcs are polygons, small dents are left out), by less than
+the twentieth that the two keep off.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from penstock.kernels.jit import Doubles, Flags, Ints
 
 _OFF = 0.05  # of the distance
 _ROUNDING = 1e-9  # of the largest coordinate
+_LEAST = 1e-120  # around a point at the origin
 
 
 class NearFences:
-    """Polygons with numbers; `locate` finds those that points are in or near."""
+    """Geometries with numbers; `locate` finds those that points are in or near."""
 
     def __init__(self, distance: float, domain: Bounds = LON_LAT) -> None:
         if not 0 <= distance < PLANE[2]:
@@ -38,7 +40,7 @@ class NearFences:
 
     def change(self, added: Mapping[int, Geometry], dropped: Collection[int] = ()) -> None:
         """Drop and add fences; a number that is there already gets another geometry."""
-        if added and (fault := first_fault(list(added.values()), self.domain)) is not None:
+        if added and (fault := first_fault(list(added.values()), self.domain, areas=False)):
             raise PenstockError(f"fence {list(added)[fault.place]}: {fault.reason}", fault.hint)
         gone = self._geometries.keys() & {*dropped, *added}
         bands = {2 * n + i: band for n, g in added.items() for i, band in self._bands_of(g).items()}
@@ -62,7 +64,7 @@ class NearFences:
 
     def _bands_of(self, geometry: Geometry) -> dict[int, Geometry]:
         largest = float(np.abs(shapely.bounds(geometry)).max())
-        off = max(_OFF * self.distance, _ROUNDING * largest)
+        off = max(_OFF * self.distance, _ROUNDING * largest, _LEAST)
         bands = {0: shapely.buffer(geometry, self.distance + off)}
         if self.distance > off:
             bands[1] = shapely.buffer(geometry, self.distance - off)

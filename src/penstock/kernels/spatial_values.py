@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import shapely
 
-from penstock.geometry import LON_LAT, PLANE, Bounds, from_hex
+from penstock.geometry import LON_LAT, PLANE, Bounds, from_hex, goes_either_way
 from penstock.kernels.fence_book import coordinates
 from penstock.kernels.jit import Doubles, Flags
 from penstock.kernels.sphere import by_number, metres_between, metres_to
@@ -117,7 +117,7 @@ def _measure(of: Callable[..., Doubles]) -> Callable[..., pa.Array]:
 
 
 def _sphere(one: Geometries, other: Geometries) -> pa.Array:
-    """Metres; one of the two is a point in each row."""
+    """Metres; one of the two is a point in each row. NULL where an edge may go either way."""
     one, other = _in_range(one, LON_LAT), _in_range(other, LON_LAT)
     metres = np.full(one.size, np.nan)
     is_point = [shapely.get_type_id(each) == shapely.GeometryType.POINT for each in (one, other)]
@@ -128,8 +128,9 @@ def _sphere(one: Geometries, other: Geometries) -> pa.Array:
         (rows,) = np.nonzero(mine & ~both & ~shapely.is_missing(areas))
         objects = np.fromiter(map(id, areas[rows]), np.int64, rows.size)  # equal ones are one
         for _, own in by_number(objects):
-            place = shapely.get_coordinates(points[rows[own]])
-            metres[rows[own]] = metres_to(areas[rows[own[0]]], place[:, 0], place[:, 1])
+            area, place = areas[rows[own[0]]], shapely.get_coordinates(points[rows[own]])
+            if not goes_either_way(area):
+                metres[rows[own]] = metres_to(area, place[:, 0], place[:, 1])
     return pa.array(metres, mask=np.isnan(metres))
 
 

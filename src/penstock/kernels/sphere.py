@@ -11,6 +11,7 @@ import numpy as np
 import shapely
 from shapely import Geometry
 
+from penstock.geometry import lines_of
 from penstock.kernels.jit import Doubles, Flags, Ints
 
 EARTH_RADIUS_M = 6_371_008.8  # mean radius of WGS 84
@@ -51,12 +52,7 @@ def metres_to(geometry: Geometry, lons: Doubles, lats: Doubles) -> Doubles:
 
 def edges_of(geometry: Geometry) -> tuple[Doubles, Doubles]:
     """Where edges begin and end, as vectors; a point is an edge without length."""
-    parts = shapely.get_parts(geometry)
-    while (shapely.get_type_id(parts) > shapely.GeometryType.POLYGON).any():  # of collections
-        parts = shapely.get_parts(parts)
-    areas = shapely.get_type_id(parts) == shapely.GeometryType.POLYGON
-    lines = [*shapely.get_rings(parts[areas]), *parts[~areas]]
-    coordinates, line = shapely.get_coordinates(lines, return_index=True)
+    coordinates, line = shapely.get_coordinates(lines_of(geometry), return_index=True)
     vectors = unit_vectors(coordinates[:, 0], coordinates[:, 1])
     alone = np.bincount(line)[line] == 1
     follows = np.flatnonzero(line[1:] == line[:-1])

@@ -83,8 +83,9 @@ class Catalog:
         if (regions := self.regions.get(name.lower())) is not None:
             hint = f"join a stream with them: FROM stream s, {regions.name} r WHERE {JOINED_BY}"
             raise QueryError(f"{regions.name} are regions, not a stream", hint, span)
-        known = [s.name for s in self.streams.values()]
-        raise QueryError(f"stream {name} not found", did_you_mean(name, known, "streams"), span)
+        known = [s.name for s in self.streams.values()] + [r.name for r in self.regions.values()]
+        hint = did_you_mean(name, known, "streams and regions" if self.regions else "streams")
+        raise QueryError(f"stream {name} not found", hint, span)
 
     def require_regions(self, name: str, span: Span | None = None) -> RegionSet:
         """The regions, or an error that suggests what may have been meant."""

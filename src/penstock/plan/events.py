@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from penstock.errors import QueryError
 from penstock.language.ast import SpatialCall, StreamRef
-from penstock.plan.catalog import GEOMETRY, Catalog, RegionSet, Stream
+from penstock.plan.catalog import GEOMETRY, Catalog, RegionSet, Stream, did_you_mean
 from penstock.plan.geofences import point_of
+from penstock.plan.scope import Scope
 from penstock.plan.specs import Following, RegionJoin, region_column
 from penstock.schema import Field, Schema, is_groupable
 
@@ -26,17 +27,22 @@ def following_of(ref: StreamRef, stream: Stream, catalog: Catalog) -> Following:
     assert events is not None
     regions = catalog.require_regions(events.regions, events.span)
     by = stream.schema.field(events.by.name)
-    if by is None or not is_groupable(by.type):
-        kind = "not a column of this stream" if by is None else f"of type {by.type}"
+    if by is None:
+        hint = did_you_mean(events.by.name, stream.schema.names, "columns")
+        raise QueryError(
+            f"BY {events.by.name} is not a column of this stream", hint, events.by.span
+        )
+    if not is_groupable(by.type):
         hint = "the object of a tuple is a column of plain values, such as an id"
-        raise QueryError(f"BY {events.by.name} is {kind}", hint, events.by.span)
+        raise QueryError(f"BY {events.by.name} is of type {by.type}", hint, events.by.span)
     if stream.event_time is None:
         hint = "give it one: WITH (…, event_time = 'column')"
         raise QueryError(f"stream {stream.name} has no event time", hint, ref.span)
-    point = events.point
-    if not isinstance(point, SpatialCall) or point.name != "st_point":
+    if not isinstance(events.point, SpatialCall) or events.point.name != "st_point":
         hint = "write AT ST_Point(x, y) with two columns"
-        raise QueryError("this is no place of an object", hint, point.span)
+        raise QueryError("this is no place of an object", hint, events.point.span)
+    point = Scope(((ref, stream),)).bind(events.point)
+    assert isinstance(point, SpatialCall)
     x, y = point_of(point, {f.name: f.type for f in stream.schema.fields})
     attributes = [f for f in regions.schema.fields if f.name != GEOMETRY]
     columns = tuple((region_column(regions.name, f.name), f.type) for f in attributes)

@@ -16,7 +16,7 @@ import shapely
 from shapely import Geometry
 
 from penstock.errors import QueryError
-from penstock.geometry import LON_LAT, PLANE, first_fault, to_hex
+from penstock.geometry import PLANE, Fault, first_fault, put_on_map, to_hex
 from penstock.language.ast import Column, Expr, Literal, Opaque, SpatialCall
 from penstock.language.tree import walk
 from penstock.plan.specs import FenceRelation, FenceTest
@@ -52,7 +52,8 @@ def is_constant_fence(call: SpatialCall) -> bool:
     constants = [e for e in call.arguments[:2] if isinstance(e, SpatialCall) and _is_constant(e)]
     points = [e for e in call.arguments[:2] if _is(e, _POINT) and e not in constants]
     read = [e for e in constants if e.name in _READERS]
-    return len(points) == 1 and bool(constants if _is_sphere(call) else read)
+    near = _FORMS[call.name][0] == "near"
+    return len(points) == 1 and bool(constants if near else read)
 
 
 def _is_sphere(call: SpatialCall) -> bool | None:
@@ -76,7 +77,7 @@ def fence_test(call: SpatialCall, types: Mapping[str, str]) -> FenceTest:
     """The geofence that a call stands for; `types` are those of the stream's columns."""
     parts = parts_of(call)
     x, y = point_of(parts.point, types)
-    area = _area(parts.area, parts.relation == "sphere")
+    area = _area(parts.area, parts.relation)
     reach = max(abs(bound) for bound in shapely.bounds(area).tolist())
     distance = 0.0 if parts.distance is None else distance_of(parts.distance, reach)
     return FenceTest(x, y, parts.relation, distance, to_hex(area))
@@ -89,7 +90,10 @@ def parts_of(call: SpatialCall) -> FenceParts:
         raise QueryError(f"{call.name} cannot be used here", hint, call.span)
     relation, form, parts = _FORMS[call.name]
     arguments = call.arguments
-    if relation == "near" and (sphere := _is_sphere(call)) is not None:
+    if relation == "near" and len(arguments) == _SPHERE + 1:
+        if (sphere := _is_sphere(call)) is None:
+            hint = "write true for metres; without it, distances are in the units of coordinates"
+            raise QueryError("whether it is metres is true or false", hint, arguments[_SPHERE].span)
         relation = "sphere" if sphere else relation
         arguments = arguments[:_SPHERE]
     second = arguments[1] if len(arguments) > 1 else None
@@ -161,20 +165,29 @@ def without_cast(expr: Expr) -> Column | None:
     return columns[0] if len(columns) == 1 and _CAST.fullmatch(text) else None
 
 
-def _area(expr: Expr, sphere: bool) -> Geometry:
-    """The area of a geofence; one that is measured in metres may be a point."""
+def _area(expr: Expr, relation: FenceRelation) -> Geometry:
+    """The area of a geofence; what points are near to may also be points and lines."""
     geometry = constant_geometry(expr)
     if geometry is None:
         hint = "write ST_GeomFromText('POLYGON (…)') or ST_GeomFromGeoJSON('{…}')"
+        if isinstance(expr, SpatialCall) and len(expr.arguments) > 1:
+            raise QueryError(f"{expr.name} takes one text", hint, expr.span)
         raise QueryError("the area of a geofence is a constant", hint, expr.span)
-    if sphere and geometry.geom_type == "Point":
-        within = shapely.intersects(shapely.box(*LON_LAT), geometry)
-        fault = None if within else first_fault([shapely.buffer(geometry, 1e-9)], LON_LAT)
+    return usable(geometry, expr, relation == "sphere", relation in ("within", "intersects"))
+
+
+def usable(geometry: Geometry, expr: Expr, degrees: bool, areas: bool = False) -> Geometry:
+    """A constant that can be compared and measured, or an error that says what is wrong with it.
+
+    degrees: it has to be a place on the earth. areas: points and lines will not do.
+    """
+    if degrees:
+        found = put_on_map([geometry], areas)
     else:
-        fault = first_fault([geometry], LON_LAT if sphere else PLANE)
-    if fault is not None:
-        raise QueryError(fault.reason, fault.hint, expr.span)
-    return geometry
+        found = first_fault([geometry], PLANE, areas) or [geometry]
+    if isinstance(found, Fault):
+        raise QueryError(found.reason, found.hint, expr.span)
+    return found[0]
 
 
 def constant_geometry(expr: Expr) -> Geometry | None:
@@ -198,7 +211,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def distance_of(expr: Expr, reach: float) -> float:
+def distance_of(expr: Expr, reach: float = 0.0) -> float:
     """A constant distance from areas whose coordinates reach so far."""
     match expr:
         case Literal(int() | float() | Decimal() as value) if _is_number(value):

@@ -27,7 +27,13 @@ from penstock.language.ast import (
     SpatialCall,
 )
 from penstock.language.tree import rebuild
-from penstock.plan.geofences import constant_geometry, is_constant_fence, without_cast
+from penstock.plan.geofences import (
+    constant_geometry,
+    distance_of,
+    is_constant_fence,
+    usable,
+    without_cast,
+)
 from penstock.plan.specs import SpatialValue
 from penstock.schema import FLOAT_TYPES, INTEGER_TYPES, decimal_parts
 
@@ -95,17 +101,21 @@ class SpatialColumns:
         least = len(kinds) - 1 if kinds[-1] == "flag" else len(kinds)
         if not least <= len(call.arguments) <= len(kinds):
             hint = f"write {call.name}({', '.join(kinds[:least])})"
-            raise QueryError(f"{call.name} has {least} arguments", hint, call.span)
+            count = "one argument" if least == 1 else f"{least} arguments"
+            raise QueryError(f"{call.name} has {count}", hint, call.span)
         if call.name == "st_distancesphere" and not any(map(_is_point, call.arguments)):
             hint = "give it an ST_Point(x, y)"
             raise QueryError(f"{call.name} measures from a point", hint, call.span)
+        if call.name == "st_dwithin" and isinstance(call.arguments[2], Literal):
+            distance_of(call.arguments[2])
         given = zip(call.arguments, kinds, strict=False)
-        return [call.name, *(self._argument(call.name, e, kind) for e, kind in given)]
+        degrees = _in_degrees(call)
+        return [call.name, *(self._argument(call.name, e, kind, degrees) for e, kind in given)]
 
-    def _argument(self, function: str, expr: Expr, kind: str) -> Any:
+    def _argument(self, function: str, expr: Expr, kind: str, degrees: bool) -> Any:
         if kind == "geometry":
             if (geometry := constant_geometry(expr)) is not None:
-                return {"geometry": to_hex(geometry)}
+                return {"geometry": to_hex(usable(geometry, expr, degrees))}
             if isinstance(expr, SpatialCall) and _FUNCTIONS[expr.name][1] == "binary":
                 return self._tree(expr)
             if isinstance(expr, Column) and self._types.get(expr.name) == "binary":
@@ -141,6 +151,12 @@ def _told(node: Any) -> str:
         case [name, *arguments]:
             return f"{name}({', '.join(map(_told, arguments))})"
     raise AssertionError(node)
+
+
+def _in_degrees(call: SpatialCall) -> bool:
+    """Whether a function measures in metres."""
+    asked = call.name == "st_dwithin" and call.arguments[3:] and call.arguments[3]
+    return call.name == "st_distancesphere" or (isinstance(asked, Literal) and asked.value is True)
 
 
 def _is_point(expr: Expr) -> bool:

@@ -45,6 +45,7 @@ _TYPES: list[tuple[Any, str]] = [
     (pa.types.is_timestamp, "timestamp"),
     (pa.types.is_binary, "binary"),
     (pa.types.is_large_binary, "binary"),
+    (pa.types.is_fixed_size_binary, "binary"),
 ]
 
 
@@ -91,6 +92,8 @@ def _table(regions: Regions, path: str) -> pa.Table:
 def _named(attributes: pa.Table, path: str) -> dict[str, pa.ChunkedArray]:
     taken: set[str] = {GEOMETRY}
     for name in attributes.column_names:
+        if not name:
+            raise PenstockError(f"{path}: an attribute has no name", "name it in the file")
         if name.lower() in taken:
             what = "the area's" if name.lower() == GEOMETRY else "another attribute's"
             raise PenstockError(
@@ -107,6 +110,8 @@ def _column(values: pa.Array) -> pa.Array:
     if pa.types.is_nested(values.type):
         texts = [None if v is None else json.dumps(v, default=str) for v in values.to_pylist()]
         return pa.array(texts, pa.string())
+    if pa.types.is_decimal256(values.type):
+        return values.cast(pa.string())  # more digits than a number of the language has
     if pa.types.is_uint64(values.type):
         values = values.cast(pa.decimal128(20, 0))
     if pa.types.is_timestamp(values.type) and values.type.tz is None:

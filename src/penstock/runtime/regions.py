@@ -1,12 +1,7 @@
-"""Files of named regions: GeoJSON, CSV and TSV with WKT, Parquet with WKB or WKT.
+"""Files of named regions: GeoJSON, WKT, CSV and TSV with WKT, Parquet with WKB or WKT.
 
 A region is a polygon with attributes. Each decoder gives a table of attributes and as many
 geometries; what cannot be a region is an error that names the file and the feature, from 1 on.
-
-Longitude and latitude are coordinates on a flat map that ends at 180 degrees. A region across that
-line is written with longitudes that go on (170 to 190) or as two parts; the former is split here.
-An edge of more than 180 degrees is refused, since 170 to −170 may mean either way around the earth;
-one of exactly 360 is the rim of the map.
 """
 
 from __future__ import annotations
@@ -17,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -26,17 +20,15 @@ from shapely import Geometry
 from shapely.geometry import shape
 
 from penstock.errors import PenstockError
-from penstock.geometry import LON_LAT, PLANE, Bounds, first_fault
+from penstock.geometry import PLANE, Fault, first_fault, put_on_map
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
-ENDINGS = (".geojson", ".json", *DELIMITERS, ".parquet")
+ENDINGS = (".geojson", ".json", ".wkt", *DELIMITERS, ".parquet")
 GEOMETRY_NAMES = ("geometry", "geom", "wkt", "wkb", "the_geom")
 _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
 
 _CELL = 1 << 20
-_TURN = 360.0
-_TURNS: tuple[float, ...] = (-_TURN, 0.0, _TURN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +65,8 @@ def read_regions(
         regions = decode_parquet(data, str(path), geometry)
     elif ending in DELIMITERS:
         regions = decode_csv(data, str(path), DELIMITERS[ending], geometry, columns)
+    elif ending == ".wkt":
+        regions = decode_wkt(data, str(path))
     else:
         regions = decode_geojson(data, str(path))
     return checked(regions, str(path), planar)
@@ -83,55 +77,10 @@ def checked(regions: Regions, name: str, planar: bool) -> Regions:
     geometries = regions.geometries
     if not geometries:
         raise PenstockError(f"{name}: there are no regions", "a file has to hold at least one")
-    _refuse(geometries, name, PLANE)
-    if planar:
-        return regions
-    for number, found in enumerate(geometries, 1):
-        if _goes_either_way(found):
-            raise PenstockError(
-                f"{name}: feature {number}: an edge spans more than 180 degrees of longitude",
-                "across 180 degrees write 170 to 190 instead of 170 to -170; "
-                "the long way around, add a vertex on the edge",
-            )
-    geometries = [split_at_date_line(found) for found in geometries]
-    _refuse(geometries, name, LON_LAT)
-    return Regions(regions.attributes, geometries)
-
-
-def _refuse(geometries: list[Geometry], name: str, domain: Bounds) -> None:
-    if (fault := first_fault(geometries, domain)) is not None:
-        raise PenstockError(f"{name}: feature {fault.place + 1}: {fault.reason}", fault.hint)
-
-
-def _goes_either_way(geometry: Geometry) -> bool:
-    for ring in shapely.get_rings(shapely.get_parts(geometry)):
-        spans = np.abs(np.diff(shapely.get_coordinates(ring)[:, 0]))
-        if ((spans > _TURN / 2) & (spans != _TURN)).any():
-            return True
-    return False
-
-
-def split_at_date_line(geometry: Geometry) -> Geometry:
-    """A region whose longitudes go beyond ±180 by less than a turn, cut there and brought back.
-
-    >>> [part.bounds for part in split_at_date_line(shapely.box(170, 0, 190, 10)).geoms]
-    [(170.0, 0.0, 180.0, 10.0), (-180.0, 0.0, -170.0, 10.0)]
-    """
-    low, south, high, north = shapely.bounds(geometry).tolist()
-    beyond = low < -_TURN / 2 or high > _TURN / 2
-    if not beyond or high - low > _TURN or low < -1.5 * _TURN or high > 1.5 * _TURN:
-        return geometry
-    pieces = []
-    for turn in _TURNS:
-        map_ = shapely.box(turn - _TURN / 2, south, turn + _TURN / 2, north)
-        part = shapely.intersection(geometry, map_)
-        pieces += [
-            shapely.transform(p, lambda points, by=turn: points - [by, 0])
-            for p in shapely.get_parts(part)
-            if p.geom_type == "Polygon"
-        ]
-    whole = shapely.MultiPolygon(pieces) if len(pieces) > 1 else pieces[0]
-    return whole if whole.is_valid else shapely.union_all(pieces)  # pieces may meet in an edge
+    found = first_fault(geometries, PLANE) or geometries if planar else put_on_map(geometries)
+    if isinstance(found, Fault):
+        raise PenstockError(f"{name}: feature {found.place + 1}: {found.reason}", found.hint)
+    return Regions(regions.attributes, found)
 
 
 def decode_geojson(data: bytes, name: str) -> Regions:
@@ -147,8 +96,12 @@ def decode_geojson(data: bytes, name: str) -> Regions:
     for number, feature in enumerate(features, 1):
         if not isinstance(feature, dict) or feature.get("type") != "Feature":
             raise PenstockError(f"{name}: feature {number}: this is no Feature", "see RFC 7946")
+        properties = feature.get("properties") or {}
+        if not isinstance(properties, dict):
+            what = f"{name}: feature {number}: the properties are no object"
+            raise PenstockError(what, "see RFC 7946")
         geometries.append(_shape(feature.get("geometry"), f"{name}: feature {number}"))
-        rows.append(feature.get("properties") or {})
+        rows.append(properties)
     names = dict.fromkeys(key for row in rows for key in row)
     columns = {key: _typed([row.get(key) for row in rows], name, key) for key in names}
     return Regions(_attributes(columns, len(rows)), geometries)
@@ -167,6 +120,9 @@ def _shape(value: Any, where: str) -> Geometry | None:
 def _typed(values: list[Any], name: str, key: str) -> pa.Array:
     try:
         return pa.array(values)
+    except OverflowError:
+        what = f"{name}: property {key} has numbers of more than 64 bits"
+        raise PenstockError(what, "write them as text") from None
     except pa.ArrowException:
         kinds = ", ".join(sorted({type(v).__name__ for v in values if v is not None}))
         raise PenstockError(
@@ -194,7 +150,21 @@ def decode_csv(
         table = pa.csv.read_csv(pa.BufferReader(data), options, parsing)
     except pa.ArrowException as error:
         raise PenstockError(f"{name}: {error}", "check the delimiter and the header") from None
+    for column in table.schema:
+        if pa.types.is_binary(column.type):
+            what = f"{name}: column {column.name} has text that is not UTF-8"
+            raise PenstockError(what, "convert the file to UTF-8")
     return _split_table(table, name, geometry)
+
+
+def decode_wkt(data: bytes, name: str) -> Regions:
+    """A region in each line; its number, from 1 on, is the attribute."""
+    try:
+        lines = [line for line in data.decode("utf-8-sig").splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise PenstockError(f"{name}: this is no text: {error}", "expected WKT") from None
+    numbers = pa.array(range(1, len(lines) + 1), pa.int64())
+    return _split_table(pa.table({"number": numbers, "wkt": lines}), name, "wkt")
 
 
 def decode_parquet(data: bytes, name: str, geometry: str | None) -> Regions:
@@ -203,7 +173,7 @@ def decode_parquet(data: bytes, name: str, geometry: str | None) -> Regions:
         table = pa.parquet.read_table(pa.BufferReader(data))
     except pa.ArrowException as error:
         raise PenstockError(f"{name}: this is not Parquet: {error}", "check the file") from None
-    described = json.loads((table.schema.metadata or {}).get(b"geo", b"{}"))
+    described = _geo_metadata(table, name)
     primary = described.get("primary_column") if geometry is None else geometry
     encoding = described.get("columns", {}).get(primary, {}).get("encoding", "WKB")
     if encoding not in ("WKB", "WKT"):
@@ -213,11 +183,26 @@ def decode_parquet(data: bytes, name: str, geometry: str | None) -> Regions:
     return _split_table(table.replace_schema_metadata(None), name, primary)
 
 
+def _geo_metadata(table: pa.Table, name: str) -> dict[str, Any]:
+    """What GeoParquet says of the file; empty if it is no such file."""
+    text = (table.schema.metadata or {}).get(b"geo", b"{}")
+    try:
+        described = json.loads(text)
+    except ValueError:
+        described = None
+    columns = described.get("columns", {}) if isinstance(described, dict) else None
+    if not isinstance(columns, dict) or not all(isinstance(c, dict) for c in columns.values()):
+        hint = "write the file anew as GeoParquet, or without this key"
+        raise PenstockError(f"{name}: the metadata under geo are not GeoParquet's", hint)
+    found: dict[str, Any] = described
+    return found
+
+
 def _split_table(table: pa.Table, name: str, geometry: str | None) -> Regions:
     column = _geometry_column(table, name, geometry)
     type_ = table.schema.field(column).type
     value_type = type_.value_type if pa.types.is_dictionary(type_) else type_
-    is_text = any(is_(value_type) for is_ in _TEXTS)
+    is_text = pa.types.is_null(value_type) or any(is_(value_type) for is_ in _TEXTS)
     decode = shapely.from_wkt if is_text else shapely.from_wkb
     if not is_text and not any(is_(value_type) for is_ in _BYTES):
         raise PenstockError(
