@@ -134,7 +134,15 @@ def test_explain_tells_what_is_fenced() -> None:
     text = f"SELECT id FROM Taxis WHERE id > 3 AND ST_DWithin({POINT}, {AREA}, 20)"
     told = explain_query(query(text), composed(text), TAXIS, "reader", None)
     assert "selection id in [4, inf)" in told
-    assert "and (lon, lat) 20 or less from Polygon of 3 corners from (0, 0) to (4, 4)" in told
+    assert "and (lon, lat) 20 or less from Polygon of 3 corners from (0, 0) to (4, 4)\n" in told
+    for form, said in (
+        ("NOT {}", "not (lon, lat) within Polygon"),
+        ("{} IS NULL", "unknown: (lon, lat) within Polygon"),
+        ("{} IS NOT NULL", "known: (lon, lat) within Polygon"),
+    ):
+        text = f"SELECT id FROM Taxis WHERE {form.format(f'ST_Within({POINT}, {AREA})')}"
+        told = explain_query(query(text), composed(text), TAXIS, "reader", None)
+        assert f"selection {said}" in told
     only = f"SELECT id FROM Taxis WHERE ST_Within({POINT}, {AREA})"
     far = f"SELECT id FROM Taxis WHERE ST_Distance({POINT}, {AREA}) < 5"
     told = explain_query(query(far), composed(far), TAXIS, "reader", None)

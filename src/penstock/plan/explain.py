@@ -14,6 +14,7 @@ from penstock.plan.disorder import BY_RATIO, chosen_estimator
 from penstock.plan.explain_ring import Company, Sharing, ring_lines
 from penstock.plan.spatial import told
 from penstock.plan.specs import Composition, FenceRelation, FenceTest, Interval, ValueSet
+from penstock.plan.valuesets import contains
 from penstock.schema import Schema
 
 # Where predicates are evaluated: the source's reader, mapInArrow, or Spark's own code.
@@ -176,8 +177,7 @@ def _selection(composed: Composed, sharing: Sharing | None) -> Iterator[str]:
             for name, values in term.sets
         ]
         lines += [
-            f"{_fence(test)} in {_set(values)}"
-            + _company(company.get((test.name, values), Company(0, 0)))
+            _fence(test, values) + _company(company.get((test.name, values), Company(0, 0)))
             for test, values in term.fences
         ]
         for number, line in enumerate(lines):
@@ -185,9 +185,21 @@ def _selection(composed: Composed, sharing: Sharing | None) -> Iterator[str]:
             yield f"{word}{line}"
 
 
-def _fence(test: FenceTest) -> str:
+# of what a geofence may say: true, false, unknown
+_TRUTHS = {
+    (True, False, False): "",
+    (False, True, False): "not ",
+    (False, False, True): "unknown: ",
+    (True, True, False): "known: ",
+    (True, False, True): "unknown or ",
+    (False, True, True): "unknown or not ",
+}
+
+
+def _fence(test: FenceTest, values: ValueSet) -> str:
+    truth = _TRUTHS.get((contains(values, 1), contains(values, 0), values.null), "")
     how = _relation(test.relation, test.distance)
-    return f"({test.x}, {test.y}) {how} {outlined(from_hex(test.geometry))}"
+    return f"{truth}({test.x}, {test.y}) {how} {outlined(from_hex(test.geometry))}"
 
 
 def _relation(relation: FenceRelation, distance: float) -> str:
