@@ -9,6 +9,7 @@ from tests.plan.taxis import AREA, NEAR, POINT, TAXIS, WITHIN, composed, query, 
 
 from penstock.errors import QueryError
 from penstock.plan.codec import composition_from, dumps
+from penstock.plan.derived import Times, derived_times
 from penstock.plan.explain import explain_query
 
 
@@ -148,6 +149,12 @@ def test_events_share_what_follows_objects_whatever_is_asked_of_them() -> None:
     assert ratio.drop_ratio == 0.01
     shown = explain_query(query(f"SELECT id FROM {EVENTS}"), one, TAXIS, "reader", None)
     assert "events    ENTER, LEAVE, DWELL after 5 minutes of each id at (lon, lat)" in shown
+
+
+def test_a_stream_of_events_has_their_time() -> None:
+    found = derived_times(query(f"SELECT id, event, time AS at FROM {EVENTS}"))
+    assert found == Times("at", None, 0)
+    assert derived_times(query(f"SELECT id, event FROM {EVENTS}")) == Times(None)
 
 
 @pytest.mark.parametrize(

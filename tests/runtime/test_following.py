@@ -110,7 +110,7 @@ def test_events_are_those_of_the_twin_over_a_restart_with_other_parallelism(
     assert unplaced == 1
 
 
-def test_a_bounded_run_is_complete_for_a_dataframe_too(
+def test_a_bounded_run_is_complete_for_a_dataframe_and_what_is_derived_of_events(
     spark: SparkSession, zones: Path, tmp_path: Path
 ) -> None:
     rows = taxis(300, seed=9)
@@ -124,9 +124,21 @@ def test_a_bounded_run_is_complete_for_a_dataframe_too(
     with quick_engine(spark, bounded=True) as engine:
         engine.stream("Taxis", given.withColumn("ts", given.ts.cast("timestamp")), event_time="ts")
         engine.execute(f"CREATE REGIONS Zones FROM '{zones}'")
-        engine.register(f"SELECT {TOLD} FROM {FOLLOWED}", name="every")
+        engine.execute(
+            f"CREATE QUERY every AS SELECT {TOLD} FROM {FOLLOWED};"
+            f"CREATE STREAM Crossings AS SELECT name, event, time FROM {FOLLOWED};"
+            "CREATE QUERY counts AS SELECT name, event, count(*) AS n"
+            " FROM Crossings [RANGE 10 SECONDS] GROUP BY name, event"
+        )
         engine.finish()
         assert _results(engine, "every") == twin(rows)
+        counts = Counter(
+            (at_us // 10_000_000, name, kind) for _, name, kind, at_us, _ in twin(rows).elements()
+        )
+        found = engine.query("counts").results().to_pylist()
+        assert counts == {
+            (int(r["window_start"].timestamp()) // 10, r["name"], r["event"]): r["n"] for r in found
+        }
 
 
 def test_late_tuples_are_kept_and_queries_come_and_go(spark: SparkSession, zones: Path) -> None:

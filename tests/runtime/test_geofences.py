@@ -12,7 +12,7 @@ import pytest
 import shapely
 from pyspark.sql import SparkSession
 
-from penstock import Engine, EngineError
+from penstock import Engine, EngineError, QueryError
 from penstock.testing import ScriptedStream, quick_engine
 
 TAXIS = "id INT, lon DOUBLE, lat DECIMAL(9,6), speed DOUBLE, ts TIMESTAMP"
@@ -25,6 +25,8 @@ CONDITIONS = {
     "border": f"ST_Intersects({POINT}, {TRIANGLE})",
     "outside": f"NOT ST_Contains({TRIANGLE}, {POINT})",
     "near": f"ST_DWithin({POINT}, {TRIANGLE}, 2.5)",
+    "beside": f"ST_DWithin({POINT}, ST_Point(4, 1), 1)",
+    "along": f"ST_DWithin({POINT}, ST_GeomFromText('LINESTRING (7 9, 7 5)'), 0)",
     "either": f"ST_Within({POINT}, {TRIANGLE}) OR id > 3 AND speed > 0",
 }
 FOUND = {
@@ -32,6 +34,8 @@ FOUND = {
     "border": [1, 3],
     "outside": [2, 3, 4],
     "near": [1, 2, 3],
+    "beside": [1, 3],
+    "along": [4],
     "either": [1, 4, 8, 9, 10, 11],
 }
 
@@ -65,17 +69,19 @@ def test_fences_of_all_kinds_share_a_ring_and_tuples_without_a_place_are_counted
     engine.await_idle()
     found = {name: [i for i in _ids(engine, name) if i < 12] for name in CONDITIONS}
     assert found == FOUND
-    assert [ring["queries"] for ring in engine.rings()] == [5, 1]
+    assert [ring["queries"] for ring in engine.rings()] == [7, 1]
     assert window.results().column("n").to_pylist() == [2]
     assert engine.metrics()["streams"]["Taxis"]["unplaced"] == len(NOWHERE)
     [shown] = engine.execute("SHOW STREAMS")
     assert dict(zip(shown.columns, shown.rows[0], strict=True))["unplaced"] == len(NOWHERE)
     [told] = engine.execute("EXPLAIN ANALYZE inside")
     assert "unplaced 4" in str(told.text)
-    assert "(lon, lat) within Polygon of 3 corners from (0, 0) to (4, 4) in [1, inf)" in str(
-        told.text
-    )
-    assert "shared with 1 query, compared by 3 more" in str(told.text)
+    fence = "selection (lon, lat) within Polygon of 3 corners from (0, 0) to (4, 4)"
+    assert f"{fence}; shared with 1 query, compared by 5 more" in str(told.text)
+    with pytest.raises(
+        QueryError, match=r"function st_withn not found(.|\n)*did you mean st_within"
+    ):
+        engine.register(f"SELECT id FROM Taxis WHERE ST_Withn({POINT}, {TRIANGLE})")
 
 
 def test_fences_come_and_go_without_another_plan(engine: Engine, tmp_path: Path) -> None:

@@ -20,9 +20,10 @@ with a margin far above the rounding of units.
 
 Lists share their ends: a fence that covers many cells with equal lists needs one record for all.
 Dropping a fence unlinks its records; they are garbage until `pack_grid`. A cell is split when it
-has more than SPLIT parts, as long as all parts are fewer than 8 · edges of all fences + 2¹⁸. Fences
-that come later may have long boundaries through cells that are small already; with twice as many
-parts the grid is crowded, and is laid out anew with larger cells.
+has more than SPLIT parts (fewer will do while there are few nodes, see `fence_putting`), as long as
+all parts are fewer than 8 · edges of all fences + 2¹⁸. Fences that come later may have long
+boundaries through cells that are small already; with twice as many parts the grid is crowded, and
+is laid out anew with larger cells.
 
 Compiled code of `fence_putting`, `fence_dropping` and `fence_search` holds these constants: whoever
 changes one has to touch those files, too.

@@ -42,6 +42,7 @@ from penstock.kernels.jit import (
 
 LARGEST_SPLIT = 1 << 30  # with which no cell is split
 SPLIT = 20  # smaller: more memory, and slower with 10,000 fences
+_FINE_SPLIT, _FINE_NODES = 8, 2048  # as long as there are few nodes, for these stay in the cache
 _COPIES, _FREE_COPIES = 8, 1 << 18
 _CROWDED = 2  # times what stops splitting
 _MARGIN = 1 / 64  # of a unit; units are wrong by less than 2⁻³⁰, distances below by less than 2⁻¹²
@@ -271,7 +272,8 @@ def _put_fence(
             if level + 1 == LEVELS or used[LIVE] >= _COPIES * used[SOURCE] + _FREE_COPIES:
                 continue
             _, first_cover, parts = _covers_of(words, new)
-            if parts <= split:
+            fine = split == SPLIT and used[NODES] < _FINE_NODES
+            if parts <= (_FINE_SPLIT if fine else split):
                 continue
             child = used[NODES]
             used[NODES] += 1

@@ -64,7 +64,7 @@ def bind(select: Select, catalog: Catalog) -> BoundQuery:
         bool(bound_keys) or any(_has_aggregate(i.expr) for i in items) or having is not None
     )
     if following is not None and aggregated:
-        hint = "select them into files, and aggregate a stream of those"
+        hint = "make a stream of them (CREATE STREAM … AS SELECT …), and aggregate that"
         raise QueryError("events cannot be aggregated", hint, refs[0].span)
     inputs = _bind_streams(scope, aggregated)
     if following is not None:

@@ -20,7 +20,8 @@ def following_in(select: Select, streams: Sequence[Stream], catalog: Catalog) ->
     if events is None:
         return None
     if len(select.streams) > 1:
-        raise QueryError("events cannot be joined", "select from them alone", events.span)
+        hint = "make a stream of them (CREATE STREAM … AS SELECT …), and join that"
+        raise QueryError("events cannot be joined", hint, events.span)
     return following_of(events, streams[0], catalog)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from penstock.language.ast import Column, Expr
 from penstock.plan.bound import BoundQuery, BoundStream
+from penstock.plan.events import TIME
 from penstock.plan.scope import WINDOW_COLUMNS
 
 
@@ -41,8 +42,13 @@ def _event_times(query: BoundQuery) -> dict[str, int | None]:
         ranges = [i.window.range_us for i in query.inputs if i.window is not None]
         start, end = WINDOW_COLUMNS
         return {end: 0, start: max(ranges, default=0)}
-    times = {_column(query, i, i.event_time): _behind(query, i) for i in query.inputs}
+    times = {_column(query, i, _time_of(i)): _behind(query, i) for i in query.inputs}
     return {item.name: times[item.expr] for item in query.items if item.expr in times}
+
+
+def _time_of(given: BoundStream) -> str | None:
+    """Of events it is their own: all before the punctuation of the tuples have been told."""
+    return given.event_time if given.following is None else TIME
 
 
 def _behind(query: BoundQuery, given: BoundStream) -> int | None:

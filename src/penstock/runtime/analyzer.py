@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import QueryError
 from penstock.language.ast import Expr, Literal, Opaque
-from penstock.plan.catalog import Stream
+from penstock.language.functions import SPATIAL
+from penstock.plan.catalog import Stream, did_you_mean
 from penstock.plan.comparisons import MAX_WHOLE_DIGITS
 from penstock.plan.specs import Composition
 from penstock.runtime.compile import aggregated, joined_ddl, stage_ddl
@@ -140,7 +141,10 @@ def explain_analysis(error: PySparkException) -> tuple[str, str | None]:
     condition = error.getCondition() or ""
     if condition.startswith("UNRESOLVED_ROUTINE"):
         name = str(parameters.get("routineName", "")).replace("`", "")
-        return f"function {name} not found", "any built-in function of Spark SQL may be used"
+        hint = "any built-in function of Spark SQL may be used"
+        if name.lower().startswith("st_"):
+            hint = did_you_mean(name, SPATIAL, "spatial functions")
+        return f"function {name} not found", hint
     text = str(error).split(" SQLSTATE")[0].split("; line")[0].split("\n== SQL")[0]
     text = re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", text.strip()).split("\n")[0]
     text = re.sub(r"\s*;\s*$", "", text.replace("`", ""))
