@@ -1,7 +1,7 @@
 """Aircraft over the Alps: who enters and leaves which flight information region, live, and a map.
 
-An hour of real tracks comes in, ten minutes at a time, while the queries run. Run from the
-directory above:  python examples/aircraft.py --map aircraft.png
+An hour of real tracks comes in, ten minutes at a time, while the queries run; the map is drawn anew
+each time. Run from the directory above:  python examples/aircraft.py --map aircraft.png
 """
 
 from __future__ import annotations
@@ -45,6 +45,13 @@ OVER_ZURICH = """
     WHERE ST_DWithin(ST_Point(lon, lat), ST_Point(8.55, 47.46), 10000, true)
 """
 
+# at a border one region is left and another entered, at the same place
+MARKERS: dict[str, dict[str, Any]] = {
+    "LEAVE": {"marker": "o", "ls": "", "color": "#d55e00", "markersize": 8, "fillstyle": "none"},
+    "ENTER": {"marker": ".", "ls": "", "color": "#009e73", "markersize": 7},
+    "DWELL": {"marker": "s", "ls": "", "color": "#0072b2", "markersize": 5, "fillstyle": "none"},
+}
+
 Event = dict[str, Any]
 
 
@@ -64,9 +71,10 @@ def put(piece: pa.Table, inbox: Path, number: int) -> None:
     os.replace(half, inbox / f"{number:03d}.parquet")
 
 
-def watch(fixes: pa.Table, step: dt.timedelta) -> list[Event]:
+def watch(fixes: pa.Table, step: dt.timedelta, map_: Path | None) -> list[Event]:
     """All events, in the order in which they were told."""
     events: list[Event] = []
+    came = 0
 
     def tell(rows: pa.Table) -> None:
         for row in rows.to_pylist():
@@ -82,6 +90,9 @@ def watch(fixes: pa.Table, step: dt.timedelta) -> list[Event]:
         for number, piece in enumerate(pieces(fixes, step)):
             put(piece, Path(inbox), number)
             engine.await_idle()
+            came += len(piece)
+            if map_ is not None:
+                draw(fixes, came, events, map_)
         engine.finish()
         for row in busy.results().to_pylist():
             where = f"until {row['window_end']:%H:%M}  {row['name']}"
@@ -91,34 +102,37 @@ def watch(fixes: pa.Table, step: dt.timedelta) -> list[Event]:
     return events
 
 
-def draw(fixes: pa.Table, events: list[Event], path: Path) -> None:
-    """Regions, tracks, and where events happened."""
+def draw(fixes: pa.Table, came: int, events: list[Event], path: Path) -> None:
+    """Regions, the tracks that have come so far, and where events happened."""
     import shapely
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 6), layout="constrained")
+    figure = Figure(figsize=(10, 6.4), layout="constrained")
     axes = figure.subplots()
-    rows = fixes.to_pylist()
-    places = {(row["callsign"], row["ts"]): (row["lon"], row["lat"]) for row in rows}
-    xs, ys = zip(*places.values(), strict=True)
-    shown = shapely.box(min(xs) - 0.1, min(ys) - 0.1, max(xs) + 0.1, max(ys) + 0.1)
+    xs, ys = (fixes[name].to_numpy() for name in ("lon", "lat"))
+    shown = shapely.box(xs.min() - 0.1, ys.min() - 0.1, xs.max() + 0.1, ys.max() + 0.1)
     features = json.loads((DATA / "regions.geojson").read_text())["features"]
     for number, feature in enumerate(features):
         area = shapely.from_geojson(json.dumps(feature["geometry"])).intersection(shown)
         for part in shapely.get_parts(area):
             axes.fill(*part.exterior.xy, color=f"C{number}", alpha=0.18)
         axes.annotate(feature["properties"]["name"], area.representative_point().coords[0])
+    rows = fixes.sort_by("ts").slice(0, came).to_pylist()
+    places = {(row["callsign"], row["ts"]): (row["lon"], row["lat"]) for row in rows}
     for callsign in {row["callsign"] for row in rows}:
         track = [(row["lon"], row["lat"]) for row in rows if row["callsign"] == callsign]
         axes.plot(*zip(*track, strict=True), color="#555555", linewidth=0.5)
-    for kind, marker, color in (("ENTER", "^", "#009e73"), ("LEAVE", "v", "#d55e00")):
+    for kind, look in MARKERS.items():
         at = [places[e["callsign"], e["time"]] for e in events if e["event"] == kind]
-        axes.plot(*zip(*at, strict=True), marker, color=color, markersize=4, label=kind)
+        axes.plot([x for x, _ in at], [y for _, y in at], label=f"{kind} {len(at)}", **look)
+    axes.set_title(f"{len({r['callsign'] for r in rows})} aircraft until {rows[-1]['ts']:%H:%M:%S}")
     left, bottom, right, top = shown.bounds
     axes.set(xlim=(left, right), ylim=(bottom, top), xlabel="longitude", ylabel="latitude")
     axes.set_aspect(1.45)  # at 46.5 degrees north a degree of latitude is so much longer
     axes.legend(loc="lower right")
-    figure.savefig(path, dpi=80)
+    half = path.with_name(f".{path.name}")
+    figure.savefig(half, dpi=100, format=path.suffix.lstrip(".") or "png")
+    os.replace(half, path)  # whoever looks at it sees a whole picture
 
 
 def main() -> None:
@@ -127,11 +141,11 @@ def main() -> None:
     parser.add_argument("--minutes", type=int, default=10, help="that come in at a time")
     given = parser.parse_args()
     fixes = pq.read_table(DATA / "tracks.parquet")
-    events = watch(fixes, dt.timedelta(minutes=given.minutes))
+    events = watch(fixes, dt.timedelta(minutes=given.minutes), given.map)
     counts = Counter(event["event"] for event in events)
     print(", ".join(f"{counts[kind]} × {kind}" for kind in VERBS))
     if given.map is not None:
-        draw(fixes, events, given.map)
+        draw(fixes, len(fixes), events, given.map)
 
 
 if __name__ == "__main__":

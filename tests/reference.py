@@ -282,12 +282,12 @@ def locate(
 ) -> list[tuple[int, int]]:
     """(row, fence) of every point that is in a fence, point by point and fence by fence."""
     holds = {"within": shapely.within, "intersects": shapely.intersects}[relation]
-    return [
-        (row, number)
-        for row, (x, y) in enumerate(zip(xs, ys, strict=True))
-        for number, geometry in sorted(fences.items())
-        if math.isfinite(x) and math.isfinite(y) and holds(shapely.Point(x, y), geometry)
-    ]
+    found = []
+    for row, (x, y) in enumerate(zip(xs, ys, strict=True)):
+        if math.isfinite(x) and math.isfinite(y):
+            point = shapely.Point(x, y)
+            found += [(row, n) for n, geometry in sorted(fences.items()) if holds(point, geometry)]
+    return found
 
 
 def fence_events(

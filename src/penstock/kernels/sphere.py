@@ -1,8 +1,13 @@
 """Distances on the earth in metres, the earth being a sphere.
 
 From a point to a point it is the length of the shortest arc between them. To a line or an area it
-is that to its nearest point; its edges are then taken as shortest arcs from vertex to vertex. A
-point that the flat map has inside of an area, or on its boundary, is 0 metres away.
+is that to its nearest point. Edges are straight lines on the map, as they are for all else. Arcs
+follow them: an edge of Δλ and Δφ is a curve that an arc from end to end leaves by at most about
+
+    R / 8 · Δλ (Δλ / 2 + 2 Δφ)
+
+(its second derivative differs by sin φ cos φ + 2 tan φ (Δφ / Δλ)², the latter seen across a steep
+edge), so it is cut into as many pieces as keep this below a metre. Meridians are arcs already.
 """
 
 from __future__ import annotations
@@ -51,14 +56,27 @@ def metres_to(geometry: Geometry, lons: Doubles, lats: Doubles) -> Doubles:
 
 
 def edges_of(geometry: Geometry) -> tuple[Doubles, Doubles]:
-    """Where edges begin and end, as vectors; a point is an edge without length."""
+    """Where arcs along the edges begin and end, as vectors; a point is one without length."""
     coordinates, line = shapely.get_coordinates(lines_of(geometry), return_index=True)
-    vectors = unit_vectors(coordinates[:, 0], coordinates[:, 1])
-    alone = np.bincount(line)[line] == 1
+    alone = np.flatnonzero(np.bincount(line)[line] == 1)
     follows = np.flatnonzero(line[1:] == line[:-1])
-    starts = np.concatenate([follows, np.flatnonzero(alone)])
-    ends = np.concatenate([follows + 1, np.flatnonzero(alone)])
-    return vectors[starts], vectors[ends]
+    starts = coordinates[np.concatenate([follows, alone])]
+    ends = coordinates[np.concatenate([follows + 1, alone])]
+    pieces = _pieces(starts, ends)
+    edge = np.repeat(np.arange(len(starts)), pieces)
+    number = np.arange(edge.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    first, last = (((number + i) / pieces[edge])[:, None] for i in (0, 1))
+    begin = (1 - first) * starts[edge] + first * ends[edge]
+    end = (1 - last) * starts[edge] + last * ends[edge]
+    return unit_vectors(*begin.T), unit_vectors(*end.T)
+
+
+def _pieces(starts: Doubles, ends: Doubles) -> Ints:
+    """How many arcs it takes to stay within a metre of each edge."""
+    across, up = np.abs(np.radians(ends - starts)).T
+    off_m = EARTH_RADIUS_M / 8 * across * (across / 2 + 2 * up)
+    pieces: Ints = np.maximum(1, np.ceil(np.sqrt(off_m))).astype(np.int64)
+    return pieces
 
 
 def _to_edges(points: Doubles, starts: Doubles, ends: Doubles) -> Doubles:
@@ -86,7 +104,7 @@ def great_circles(starts: Doubles, ends: Doubles) -> tuple[Doubles, Flags]:
 
 
 def latitudes_of(geometry: Geometry) -> tuple[float, float]:
-    """The least and the greatest latitude of arcs between the vertices."""
+    """The least and the greatest latitude of arcs along the edges."""
     starts, ends = edges_of(geometry)
     normals, proper = great_circles(starts, ends)
     found = np.degrees(np.arcsin(np.clip([*starts[:, 2], *ends[:, 2]], -1, 1)))

@@ -212,7 +212,8 @@ class Dispatcher:
             self._close(slot, sinks[slot], error)
             logged.add(slot)
         if logged:
-            self.log.append(batch, only(matched, logged))
+            every = len(logged) == len(counts)  # as nearly always: then nothing is to be looked for
+            self.log.append(batch, matched if every else only(matched, logged))
         return {slot: counts[slot] for slot in sinks}
 
     def _deliver(

@@ -48,10 +48,12 @@ def shown_rows(rows: pa.Table, columns: Sequence[Shown] | None) -> pa.Table:
 
 
 def counts_by_slot(slots: pa.ListArray) -> dict[int, int]:
-    """How many rows each slot has."""
-    counts = slots.values.value_counts()
-    names, numbers = (counts.field(name).to_pylist() for name in ("values", "counts"))
-    return dict(zip(names, numbers, strict=True))
+    """How many rows each slot has; counted in an array, which is faster than a hash table."""
+    values = slots.values.to_numpy()
+    least = values.min() if values.size else np.int32(0)  # slots of a ring may all be large
+    counts = np.bincount(values - least)
+    (found,) = np.nonzero(counts)
+    return dict(zip((found + int(least)).tolist(), counts[found].tolist(), strict=True))
 
 
 def rows_by_slot(slots: pa.ListArray) -> dict[int, npt.NDArray[np.int64]]:
