@@ -298,8 +298,9 @@ def fence_events(
     for own in {name for name, _, _ in tuples}:
         entered: dict[int, int] = {}
         dwelt: set[int] = set()
-        for time in sorted({t for name, t, _ in tuples if name == own}):
-            inside = set().union(*(f for name, t, f in tuples if (name, t) == (own, time)))
+        seen = [(t, fences) for name, t, fences in tuples if name == own]
+        for time in sorted({t for t, _ in seen}):
+            inside = set().union(*(fences for t, fences in seen if t == time))
             for fence in entered.keys() - inside:
                 events.append((own, fence, "LEAVE", time, time - entered.pop(fence)))
                 dwelt.discard(fence)
