@@ -61,7 +61,6 @@ def test_regions_agree_with_shapely_on_the_borders_that_they_share(
 def test_crossings_of_borders_are_those_of_the_twin_however_the_stream_is_cut(
     areas: dict[int, shapely.Geometry], fixes: pa.Table
 ) -> None:
-    fixes = fixes.slice(0, 1500)
     located = fences(areas).locate(fixes["lon"].to_numpy(), fixes["lat"].to_numpy())
     times = fixes["ts"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
     lists = pa.ListArray.from_arrays(
