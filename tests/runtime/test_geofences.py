@@ -106,12 +106,16 @@ def test_fences_come_and_go_without_another_plan(engine: Engine, tmp_path: Path)
 
 
 FUNCTIONS = {
-    f"SELECT id, ST_AsText({POINT}) AS at,"
-    f" round(ST_DistanceSphere({POINT}, ST_Point(3, 2)) / 1000) AS km FROM Taxis"
-    f" WHERE round(ST_X({POINT})) = 3": [(1, "POINT (3 1)", 111.0)],
-    f"SELECT id FROM Taxis WHERE ST_Distance({POINT}, ST_Point(7, 7)) < 1 OR id > 9"
-    f" OR coalesce(ST_Within({POINT}, {TRIANGLE}), id = 8)": [(1,), (4,), (8,), (10,), (11,)],
+    "SELECT id, ST_AsText(ST_Point(lon, lat)) AS at FROM Taxis WHERE id < 3": [
+        (1, "POINT (3 1)"), (2, "POINT (1 3)"),
+    ],
+    f"SELECT id FROM Taxis WHERE ST_Distance({POINT}, ST_Point(7, 7)) < 1 OR id > 9": [
+        (4,), (10,), (11,),
+    ],
+    f"SELECT id, round(ST_DistanceSphere({POINT}, ST_Point(3, 2)) / 1000) AS km FROM Taxis"
+    f" WHERE round(ST_X({POINT})) = 3": [(1, 111.0)],
     f"SELECT id FROM Taxis WHERE ST_DWithin({POINT}, ST_Point(3, 1.5), 60000, true)": [(1,)],
+    f"SELECT id FROM Taxis WHERE coalesce(ST_Within({POINT}, {TRIANGLE}), id = 8)": [(1,), (8,)],
     f"SELECT ST_Within({POINT}, {TRIANGLE}) AS inside, max(ST_Y({POINT})) AS y"
     " FROM Taxis [RANGE 10 SECONDS] GROUP BY inside": [
         (None, None), (False, 7.0), (True, 1.0),
