@@ -31,7 +31,7 @@ def cpu_seconds() -> float | None:
 
     Other programs on the machine stretch wall time but hardly this.
     """
-    family = _family()
+    family = own_processes()
     if family is None:
         return None
     ticks = sum(sum(map(int, fields[11:15])) for fields in family.values())  # with ended children
@@ -40,16 +40,16 @@ def cpu_seconds() -> float | None:
 
 def python_memory_mb() -> tuple[float, float] | None:
     """Memory of this process without its JVM, and of the largest Python worker; None off Linux."""
-    family = _family()
+    family = own_processes()
     if family is None:
         return None
     page_mb = os.sysconf("SC_PAGE_SIZE") / 2**20
-    pages = {pid: int(fields[21]) for pid, fields in family.items() if not _is_jvm(pid)}
+    pages = {pid: int(fields[21]) for pid, fields in family.items() if not is_jvm(pid)}
     own = pages.pop(os.getpid())
     return own * page_mb, max(pages.values(), default=0) * page_mb
 
 
-def _family() -> dict[int, list[str]] | None:
+def own_processes() -> dict[int, list[str]] | None:
     """This process and all that come from it, with what the system says of each."""
     if not Path("/proc/self/stat").exists():
         return None
@@ -65,7 +65,7 @@ def _family() -> dict[int, list[str]] | None:
     return {pid: found[pid] for pid in family if pid in found}
 
 
-def _is_jvm(pid: int) -> bool:
+def is_jvm(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip() == "java"
     except OSError:

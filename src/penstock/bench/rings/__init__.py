@@ -1,14 +1,16 @@
 """Rings against the other ways to give threads to queries.
 
 Experiment 1 is that of Kim et al., 4.1, as a simulation with the planner's own compositions
-(`threads`).
+(`threads`). Experiment 2 is on Spark: throughput against a StreamingQuery for each continuous query
+(`on_spark`), how long a new query waits (`live`), queries that come and go (`churn`) and rings that
+have nothing to do (`quiet`); each of these can be run alone.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,17 @@ QUICK = Sizes(queries=1000, shares=(0.0, 0.25, 0.5, 0.75, 1.0))
 
 
 def measure(quick: bool) -> Report:
-    return allocate(QUICK if quick else FULL, quick, machine())
+    from penstock.bench.rings import spark_parts
+
+    report = allocate(QUICK if quick else FULL, quick, machine())
+    rows, summary, series, agrees = spark_parts.measure(quick)
+    return replace(
+        report,
+        rows=[*report.rows, *rows],
+        summary=report.summary | summary,
+        agrees=report.agrees and agrees,
+        series=report.series | series,
+    )
 
 
 def allocate(sizes: Sizes, quick: bool, on: dict[str, Any]) -> Report:

@@ -1,0 +1,195 @@
+"""Experiment 2: up to a thousand continuous queries of ten kinds on Spark, in rings or one by one.
+
+penstock and Structured Streaming read the same files and their rows are compared, query by query
+(`spark_runs`). Structured Streaming gets as many StreamingQueries as the machine bears. penstock is
+measured on more micro-batches of the same size, too, for it is done with those few in no time, and
+with queries of one kind only: then all of them are in one ring.
+
+`python -m penstock.bench.rings.on_spark N …` runs it for N queries, with the quick sizes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from penstock.bench.contest import scratch
+from penstock.bench.report import Report, Value
+from penstock.bench.resources import jvm_heap_mb
+from penstock.bench.rings.kinds import KINDS, Asked, asked, in_order, same_rows
+from penstock.bench.rings.spark_runs import Outcome, run_native, run_penstock
+from penstock.bench.tuples import Tuples, write_tuples
+from penstock.runtime.session import start_spark
+
+Row = dict[str, Value]
+OURS = "penstock"
+_CHECKED = 97  # of many queries every so manieth is counted beside the engine
+_WARM_UP = Tuples(2, 5_000, 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """few: the files that both engines read; many: those that penstock reads alone."""
+
+    few: Tuples
+    many: Tuples
+    files_per_batch: int
+    queries: Sequence[int]
+    native: Sequence[int]
+    store: str = "memory"  # the faster one of Spark's, on the heap
+    kinds: int = len(KINDS)
+
+
+FULL = Sizes(
+    few=Tuples(8, 100_000, 40),
+    many=Tuples(64, 100_000, 320),
+    files_per_batch=2,
+    queries=(1, 10, 64, 250, 1000),
+    native=(1, 8, 64),
+)
+QUICK = replace(FULL, few=Tuples(4, 100_000, 20), many=Tuples(24, 100_000, 120))
+
+
+def contest(spark: SparkSession, sizes: Sizes) -> tuple[list[Row], bool]:
+    """Rows, and whether every query got what it asked for."""
+    with scratch() as directory:
+        for name, tuples in (("warm", _WARM_UP), ("few", sizes.few), ("many", sizes.many)):
+            write_tuples(directory / name, tuples)
+        _say("warm-up")
+        some = asked(sizes.kinds, sizes.kinds)
+        run_penstock(spark, directory / "warm", some, 2, False)
+        run_native(spark, directory / "warm", some, 2, False, sizes.store)
+        rows: list[Row] = []
+        for count in sorted({*sizes.queries, *sizes.native}):
+            if count in sizes.native:
+                rows += _compared(spark, directory / "few", count, sizes)
+            if count in sizes.queries:
+                rows.append(_alone(spark, directory / "many", count, sizes.kinds, sizes))
+        most = max(sizes.native)
+        if most in sizes.queries:
+            rows.append(_alone(spark, directory / "many", most, 1, sizes))
+    return rows, all(row["equal_rows"] is not False for row in rows)
+
+
+def _compared(spark: SparkSession, files: Path, count: int, sizes: Sizes) -> list[Row]:
+    """Both engines on the same files; the rows of every query are compared."""
+    queries, batch = asked(count, sizes.kinds), sizes.files_per_batch
+    _say(f"{count} queries, native")
+    theirs = run_native(spark, files, queries, batch, True, sizes.store)
+    native = _row(f"native {sizes.store}", count, sizes.few, theirs, jvm_heap_mb(spark))
+    _say(f"{count} queries, penstock on the same files")
+    ours = run_penstock(spark, files, queries, batch, True)
+    equal = all(
+        same_rows(in_order(query.kind, a.tables), in_order(query.kind, b.tables))
+        for query, a, b in zip(queries, ours.taken, theirs.taken, strict=True)
+    )
+    own = _row(f"{OURS}, as few tuples", count, sizes.few, ours, jvm_heap_mb(spark))
+    live = np.percentile(theirs.live_s, (50, 99))
+    native |= {"live_p50_s": float(live[0]), "live_p99_s": float(live[1])}
+    return [native | {"equal_rows": equal}, own | {"equal_rows": equal}]
+
+
+def _alone(spark: SparkSession, files: Path, count: int, kinds: int, sizes: Sizes) -> Row:
+    """penstock on many files; some queries are counted beside it."""
+    queries = asked(count, kinds)
+    name = OURS if kinds == sizes.kinds else f"{OURS}, one kind"
+    _say(f"{count} queries, {name}")
+    ours = run_penstock(spark, files, queries, sizes.files_per_batch, False)
+    row = _row(name, count, sizes.many, ours, jvm_heap_mb(spark))
+    step = _CHECKED if count > 100 else 7
+    counts = expected_rows(files, queries[::step])
+    return row | {"equal_rows": counts == [taken.rows for taken in ours.taken[::step]]}
+
+
+def expected_rows(files: Path, queries: Sequence[Asked]) -> list[int]:
+    """How many rows each query has to get of all tuples, the last of which close no window."""
+    table = pq.read_table(files).combine_chunks()
+    w = table.column("w").to_numpy()
+    ts_us = table.column("ts").cast("int64").to_numpy()
+    key = table.column("key").to_numpy().astype(np.int64)
+    end_us = int(pc.max(table.column("ts").cast("int64")).as_py())
+    found = []
+    for query in queries:
+        wanted = (w >= query.low) & (w < query.low + query.kind.width)
+        if query.kind.aggregates:
+            keys = key[wanted] if query.kind.columns else np.zeros(int(wanted.sum()), np.int64)
+            found.append(_windows(ts_us[wanted], keys, query.range_minutes, end_us))
+        else:
+            found.append(int(wanted.sum()))
+    return found
+
+
+def _windows(ts_us: np.ndarray, key: np.ndarray, range_minutes: int, last_us: int) -> int:
+    """Windows with a tuple in them, by key, that have ended before the last tuple's."""
+    minute = ts_us // 60_000_000
+    ends = np.concatenate([minute + 1 + n for n in range(range_minutes)])
+    closed = ends * 60_000_000 <= last_us - 10_000_000
+    pairs = ends * 1000 + np.tile(key, range_minutes)
+    return int(np.unique(pairs[closed]).size)
+
+
+def _row(engine: str, count: int, tuples: Tuples, run: Outcome, heap_mb: float) -> Row:
+    return {
+        "queries": count,
+        "engine": engine,
+        "running": run.running,
+        "tuples": tuples.rows,
+        "seconds": run.seconds,
+        "tuples_per_s": tuples.rows / run.seconds,
+        "start_s": run.start_s,
+        "cpu_s": run.cpu_s,
+        "driver_cpu_s": run.driver_cpu_s,
+        "driver_mb": run.after.driver_mb,
+        "python_mb": run.after.python_mb,
+        "jvm_heap_mb": heap_mb,
+        "workers_mb": run.after.workers_mb,
+        "threads": run.after.threads,
+        "results": sum(taken.rows for taken in run.taken),
+    }
+
+
+def summary(rows: Sequence[Row], store: str) -> dict[str, Any]:
+    """Tuples per second by engine and number of queries, and what follows from them."""
+    rates: dict[str, dict[int, float]] = {}
+    for row in rows:
+        by_count = rates.setdefault(str(row["engine"]), {})
+        by_count[int(row["queries"] or 0)] = float(row["tuples_per_s"] or 0)
+    ours, native = rates.get(OURS, {}), rates.get(f"native {store}", {})
+    alike = rates.get(f"{OURS}, one kind", {})
+    return {
+        "native_tuples_per_s": {str(n): rate for n, rate in native.items()},
+        **{f"ratio_vs_native_{n}": ours[n] / rate for n, rate in native.items() if n in ours},
+        **{
+            f"ratio_vs_native_{n}_of_one_kind": alike[n] / rate
+            for n, rate in native.items()
+            if n in alike
+        },
+    }
+
+
+def _say(text: str) -> None:
+    print(f"rings on Spark: {text}", file=sys.stderr, flush=True)
+
+
+def main(counts: Sequence[int]) -> int:
+    native = [n for n in counts if n <= max(QUICK.native)]
+    sizes = replace(QUICK, queries=counts, native=native)
+    spark = start_spark()
+    try:
+        rows, agrees = contest(spark, sizes)
+    finally:
+        spark.stop()
+    Report("rings on Spark", True, rows, summary(rows, sizes.store), agrees).show()
+    return 0 if agrees else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main([int(count) for count in sys.argv[1:]] or [64]))
