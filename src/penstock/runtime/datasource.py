@@ -67,10 +67,11 @@ class RowReader(DataSourceStreamReader):
             yield from self._read_raw(epoch, part, pieces, report)
             return
         stage = stage_for(self._config, epoch["version"])
-        batches = open_pieces(self._config, pieces, stage.columns(), report.beside)
+        shared = epoch["shared"]
+        batches = open_pieces(self._config, pieces, stage.columns(), report.beside, shared)
 
         def reread(names: list[str]) -> Iterator[pa.RecordBatch]:
-            return open_pieces(self._config, pieces, names, Beside())
+            return open_pieces(self._config, pieces, names, Beside(), shared)
 
         yield from report.running(stage.run(report.reading(batches), epoch, report, reread))
         report.send(self._config, epoch["number"], part)
@@ -84,7 +85,7 @@ class RowReader(DataSourceStreamReader):
         from penstock.runtime.stage import progress_of
 
         native, stream = self._what == "native", stream_from(self._config.stream)
-        for batch in open_pieces(self._config, pieces, None, report.beside):
+        for batch in open_pieces(self._config, pieces, None, report.beside, epoch["shared"]):
             if native:
                 seen = progress_of(batch, stream, epoch, report)
                 report.facts = merge_facts(report.facts, seen)

@@ -330,7 +330,12 @@ class EpochKeeper:
             "prefix": state.ordering.prefix,
             "trust_us": work.get("trust_us", state.trust_us),
             "pieces": work.get("pieces", []),
+            "shared": self._is_shared(state.composition.stream),
         }
+
+    def _is_shared(self, stream: str) -> bool:
+        """Whether several rings read a stream."""
+        return sum(s.composition.stream == stream for s in list(self._rings.values())) > 1
 
     def punctuation(self, ring: str) -> int:
         """What the punctuation source carries next; for a user's DataFrame this decides it.

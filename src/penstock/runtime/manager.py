@@ -42,6 +42,7 @@ from penstock.runtime.service import EpochServer
 from penstock.runtime.session import STATE_STORES, driver_host, executors_of
 from penstock.runtime.settings import Settings
 from penstock.runtime.sinks.log import ResultLog
+from penstock.runtime.sources.decoded import forget_decoded
 from penstock.runtime.sources.planner import Planner
 from penstock.runtime.streams import planner_of, readable, rules_of
 from penstock.runtime.workspace import Workspace
@@ -755,6 +756,7 @@ class RingManager:
             with suppress(Exception):  # Spark may be gone already; the checkpoint is what counts
                 ring.close()
         self._server.close()
+        forget_decoded(self._server.address.token)
 
 
 def _new_id(composition: Composition) -> str:

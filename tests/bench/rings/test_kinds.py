@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from penstock.bench.rings.kinds import KINDS, Asked, asked, in_order, same_rows
 from penstock.bench.rings.on_spark import expected_rows
-from penstock.bench.tuples import COLUMNS, Tuples, write_tuples
+from penstock.bench.tuples import COLUMNS, Tuples, tables
 from penstock.language import parse
 from penstock.language.ast import BareSelect
 from penstock.plan.bind import bind
@@ -55,12 +52,12 @@ def _counted(query: Asked, tuples: list[dict]) -> int:
     return len(found)
 
 
-def test_rows_are_counted_as_one_by_one(tmp_path: Path) -> None:
-    write_tuples(tmp_path / "files", Tuples(2, 3000, 3, groups=5))
-    table = pq.read_table(tmp_path / "files")
+def test_rows_are_counted_as_one_by_one() -> None:
+    tuples = Tuples(2, 3000, 3, groups=5)
+    table = pa.concat_tables(tables(tuples))
     table = table.set_column(1, "ts", table.column("ts").cast(pa.int64()))
     queries = asked(40)
-    counts = expected_rows(tmp_path / "files", queries)
+    counts = expected_rows(tuples, queries)
     assert counts == [_counted(query, table.to_pylist()) for query in queries]
     assert min(counts) > 0
 

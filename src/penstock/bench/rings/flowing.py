@@ -20,7 +20,7 @@ from penstock.runtime.engine import Engine
 _STREAM = f"""
 CREATE STREAM S ({COLUMNS}) WITH (
   source = 'generator', rate = {{rate}}, start = 'now', event_time = 'ts', estimator = 'fixed',
-  slack = '{SLACK}', delay = 'uniform(0, 5)', max_delay = '5 s',
+  slack = '{SLACK}', delay = 'exponential(200 ms)', max_delay = '1 s',
   generate = 'key: uniform(0, 99); v: normal(20, 5); w: uniform(0, {WEIGHTS - 1})')
 """
 _WATCH_S = 0.02

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from penstock.bench.contest import scratch
@@ -26,7 +25,7 @@ from penstock.bench.report import Report, Value
 from penstock.bench.resources import jvm_heap_mb
 from penstock.bench.rings.kinds import KINDS, Asked, asked, in_order, same_rows
 from penstock.bench.rings.spark_runs import Outcome, run_native, run_penstock
-from penstock.bench.tuples import Tuples, write_tuples
+from penstock.bench.tuples import Tuples, tables, write_tuples
 from penstock.runtime.session import start_spark
 
 Row = dict[str, Value]
@@ -70,7 +69,7 @@ def contest(spark: SparkSession, sizes: Sizes) -> tuple[list[Row], bool]:
         rows: list[Row] = []
         for count in sorted({*sizes.queries, *sizes.native}):
             if count in sizes.native:
-                rows += _compared(spark, directory / "few", count, sizes)
+                rows += compared(spark, directory / "few", count, sizes)
             if count in sizes.queries:
                 rows.append(_alone(spark, directory / "many", count, sizes.kinds, sizes))
         most = max(sizes.native)
@@ -79,7 +78,7 @@ def contest(spark: SparkSession, sizes: Sizes) -> tuple[list[Row], bool]:
     return rows, all(row["equal_rows"] is not False for row in rows)
 
 
-def _compared(spark: SparkSession, files: Path, count: int, sizes: Sizes) -> list[Row]:
+def compared(spark: SparkSession, files: Path, count: int, sizes: Sizes) -> list[Row]:
     """Both engines on the same files; the rows of every query are compared."""
     queries, batch = asked(count, sizes.kinds), sizes.files_per_batch
     _say(f"{count} queries, native")
@@ -105,17 +104,15 @@ def _alone(spark: SparkSession, files: Path, count: int, kinds: int, sizes: Size
     ours = run_penstock(spark, files, queries, sizes.files_per_batch, False)
     row = _row(name, count, sizes.many, ours, jvm_heap_mb(spark))
     step = _CHECKED if count > 100 else 7
-    counts = expected_rows(files, queries[::step])
+    counts = expected_rows(sizes.many, queries[::step])
     return row | {"equal_rows": counts == [taken.rows for taken in ours.taken[::step]]}
 
 
-def expected_rows(files: Path, queries: Sequence[Asked]) -> list[int]:
-    """How many rows each query has to get of all tuples, the last of which close no window."""
-    table = pq.read_table(files).combine_chunks()
-    w = table.column("w").to_numpy()
-    ts_us = table.column("ts").cast("int64").to_numpy()
-    key = table.column("key").to_numpy().astype(np.int64)
-    end_us = int(pc.max(table.column("ts").cast("int64")).as_py())
+def expected_rows(tuples: Tuples, queries: Sequence[Asked]) -> list[int]:
+    """How many rows each query has to get of all tuples, of which the last are in no window yet."""
+    table = pa.concat_tables(tables(tuples))
+    w, ts_us, key = (table.column(n).cast("int64").to_numpy() for n in ("w", "ts", "key"))
+    end_us = int(ts_us.max())
     found = []
     for query in queries:
         wanted = (w >= query.low) & (w < query.low + query.kind.width)

@@ -38,7 +38,7 @@ def idle(spark: SparkSession, sizes: Sizes, settings: dict[str, int] | None = No
     alone = cpu_share(sizes.seconds / 2)
     with scratch() as directory, Engine(spark, directory / "w", settings=settings) as engine:
         write_tuples(directory / "files", Tuples(1, 1000, 1))
-        engine.execute(stream_of_files(first_files(directory / "files", directory), 1))
+        engine.execute(stream_of_files(first_files(directory / "files", directory), 1, "parquet"))
         with engine.together():
             for query in asked(len(KINDS)):
                 engine.register(query.text, sink=Taken(False))

@@ -1,6 +1,6 @@
 """Continuous queries on Spark: penstock in rings, Structured Streaming with a query for each.
 
-Both read the same Parquet files in the same micro-batches and hand the rows of every query to a
+Both read the same files in the same micro-batches and hand the rows of every query to a
 function of its own, as Arrow. An engine starts on a directory that holds one small file and runs
 until it is idle: `start_s`. Then the other files come in at once; `seconds` is the time until the
 last row that they cause is delivered.
@@ -70,12 +70,16 @@ class Outcome:
         return self.after.driver_cpu_s - self.before.driver_cpu_s
 
 
-def stream_of_files(inbox: Path, files_per_batch: int) -> str:
+def stream_of_files(inbox: Path, files_per_batch: int, format_: str) -> str:
     return (
-        f"CREATE STREAM S ({COLUMNS}) WITH (source = 'file', format = 'parquet', "
+        f"CREATE STREAM S ({COLUMNS}) WITH (source = 'file', format = '{format_}', "
         f"path = '{inbox}', max_files_per_batch = {files_per_batch}, event_time = 'ts', "
         f"estimator = 'fixed', slack = '{SLACK}')"
     )
+
+
+def format_of(files: Path) -> str:
+    return next(files.iterdir()).suffix.removeprefix(".")
 
 
 def run_penstock(
@@ -89,7 +93,7 @@ def run_penstock(
     taken = [Taken(keeps) for _ in queries]
     with scratch() as directory, Engine(spark, directory / "workspace") as engine:
         inbox = first_files(files, directory)
-        engine.execute(stream_of_files(inbox, files_per_batch))
+        engine.execute(stream_of_files(inbox, files_per_batch, format_of(files)))
         begin = time.perf_counter()
         with engine.together():
             for query, sink in zip(queries, taken, strict=True):
@@ -117,7 +121,8 @@ def run_native(
         try:
             for number, (query, sink) in enumerate(zip(queries, taken, strict=True)):
                 asked.append(time.perf_counter())
-                writer = query.native(reader.parquet(str(inbox))).writeStream.outputMode("append")
+                stream = reader.format(format_of(files)).load(str(inbox))
+                writer = query.native(stream).writeStream.outputMode("append")
                 writer = writer.foreachBatch(_collect_into(sink, live, number))
                 checkpoint = str(directory / "checkpoints" / str(number))
                 running.append(writer.option("checkpointLocation", checkpoint).start())

@@ -13,6 +13,7 @@ from penstock.plan.codec import stream_from
 from penstock.runtime.config import StageConfig
 from penstock.runtime.derived.source import read_queue
 from penstock.runtime.sources.beside import Beside
+from penstock.runtime.sources.decoded import decoded_directory, read_shared
 from penstock.runtime.sources.files import FileOptions, FilePiece, read_pieces
 from penstock.runtime.sources.generator import GeneratorOptions, batches_in_ticks
 
@@ -27,9 +28,16 @@ def file_options(stream: Stream) -> FileOptions:
 
 
 def open_pieces(
-    config: StageConfig, pieces: list[Any], names: list[str] | None, beside: Beside
+    config: StageConfig,
+    pieces: list[Any],
+    names: list[str] | None,
+    beside: Beside,
+    shared: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of the named columns (None: all); what else there is goes into `beside`."""
+    """Batches of the named columns (None: all); what else there is goes into `beside`.
+
+    shared: other rings read the same pieces.
+    """
     stream = _stream(config.stream)
     wanted = list(stream.schema.names) if names is None else names
     if stream.source == "generator":
@@ -46,10 +54,16 @@ def open_pieces(
         return
     options = file_options(stream)
     # a record is bad or not whatever a query reads of it, so text is always parsed whole
-    read = wanted if options.format in ("parquet", "arrow") else None
+    is_text = options.format not in ("parquet", "arrow")
     for piece in pieces:
         part = FilePiece.from_json(piece)
-        for chunk in read_pieces([part], options, stream.schema, read, BATCH_ROWS):
+        if is_text and shared:
+            kept = decoded_directory(config.token)
+            chunks = read_shared(part, options, stream.schema, BATCH_ROWS, kept)
+        else:
+            read = None if is_text else wanted
+            chunks = read_pieces([part], options, stream.schema, read, BATCH_ROWS)
+        for chunk in chunks:
             if chunk.bad is not None and chunk.bad.num_rows:
                 beside.bad.setdefault(f"{part.path}#{part.first}", []).append(chunk.bad)
             if chunk.batch.num_rows:

@@ -1,0 +1,97 @@
+"""Text that several rings read: the same records, decoded once, within a limit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from penstock.runtime.sources import decoded
+from penstock.runtime.sources.chunks import Chunk
+from penstock.runtime.sources.decoded import read_shared
+from penstock.runtime.sources.files import FileOptions, FilePiece, read_pieces
+from penstock.schema import Schema
+
+SCHEMA = Schema.of("id INT, name STRING")
+ROWS = 1000
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    return tmp_path / "kept"
+
+
+def _write(path: Path, rows: int, more: str = "") -> FilePiece:
+    lines = [f'{{"id": {n}, "name": "n{n}"}}' for n in range(rows)]
+    path.write_text("\n".join([*lines, more]))
+    return FilePiece(str(path))
+
+
+def _read(piece: FilePiece, kept: Path) -> list[Chunk]:
+    options = FileOptions.from_options({"path": piece.path, "format": "json"})
+    return list(read_shared(piece, options, SCHEMA, 300, kept))
+
+
+def test_the_second_reader_gets_the_same_without_the_text(tmp_path: Path, kept: Path) -> None:
+    piece = _write(tmp_path / "a.json", ROWS)
+    options = FileOptions.from_options({"path": piece.path, "format": "json"})
+    plain = list(read_pieces([piece], options, SCHEMA, None, 300))
+    before = os.stat(piece.path)
+    assert _read(piece, kept) == plain
+    Path(piece.path).write_bytes(b" " * before.st_size)  # as long and as old, but nothing in it
+    os.utime(piece.path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert _read(piece, kept) == plain
+    assert [chunk.batch.num_rows for chunk in plain] == [300, 300, 300, 100]
+
+
+def test_a_file_that_is_another_by_now_is_read_again(tmp_path: Path, kept: Path) -> None:
+    piece = _write(tmp_path / "a.json", ROWS)
+    _read(piece, kept)
+    _write(tmp_path / "a.json", 10)
+    assert [chunk.batch.num_rows for chunk in _read(piece, kept)] == [10]
+
+
+def test_bad_records_are_told_every_time(tmp_path: Path, kept: Path) -> None:
+    piece = _write(tmp_path / "a.json", ROWS, more='{"id": "x"}')
+    for _ in range(2):
+        assert sum(c.bad.num_rows for c in _read(piece, kept) if c.bad is not None) == 1
+    assert not kept.exists()
+
+
+def test_a_reader_that_stops_early_leaves_nothing(tmp_path: Path, kept: Path) -> None:
+    piece = _write(tmp_path / "a.json", ROWS)
+    options = FileOptions.from_options({"path": piece.path, "format": "json"})
+    chunks = read_shared(piece, options, SCHEMA, 300, kept)
+    assert next(chunks).batch.num_rows == 300
+    chunks.close()
+    assert not kept.exists()
+
+
+def test_the_oldest_make_room(tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = [_write(tmp_path / f"{n}.json", ROWS) for n in range(6)]
+    one = sum(chunk.batch.nbytes for chunk in _read(pieces[0], tmp_path / "other"))
+    monkeypatch.setattr(decoded, "LIMIT_BYTES", 4 * one)
+    ages: dict[Path, int] = {}
+    for age, piece in enumerate(pieces):
+        _read(piece, kept)
+        for path in set(kept.iterdir()) - ages.keys():
+            ages[path] = age
+            os.utime(path, (age, age))
+    assert sorted(ages[path] for path in kept.iterdir())[-2:] == [4, 5]
+    assert sum(path.stat().st_size for path in kept.iterdir()) < 5 * one
+
+
+def test_a_piece_that_is_too_large_is_not_kept(
+    tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoded, "_LARGEST", 100)
+    piece = _write(tmp_path / "a.json", ROWS)
+    assert sum(chunk.batch.num_rows for chunk in _read(piece, kept)) == ROWS
+    assert not kept.exists()
+
+
+def test_no_room_on_the_disk_is_no_harm(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    piece = _write(tmp_path / "a.json", ROWS)
+    assert len(_read(piece, tmp_path / "file")) == 4
