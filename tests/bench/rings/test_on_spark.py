@@ -70,14 +70,17 @@ def test_a_version_is_live_from_the_first_epoch_that_carries_it() -> None:
 
 def test_figures_are_told_by_number_of_queries() -> None:
     ours = {"engine": OURS, "queries": 64, "running": 10, "tuples_per_s": 900.0}
+    ours["format"] = "json"
     ours |= {"driver_mb": 500.0, "driver_cpu_s": 3.0}
-    native = {"engine": "native memory", "queries": 64, "tuples_per_s": 30.0}
+    native = ours | {"engine": "native memory", "tuples_per_s": 30.0}
     wait = {"queries": 64, "live_p50_s": 0.5, "live_p99_s": 0.9, "trigger_s": 1, "interval_s": 1.1}
     found = by_queries([ours, native], [wait])
     assert found["64"]["rings"] == 10
     assert found["64"]["register_to_live_s"]["p99"] == 0.9
     alike = ours | {"engine": f"{OURS}, one kind", "tuples_per_s": 1500.0}
-    ratios = summary([ours, native, alike], "memory")
+    others = [row | {"format": "parquet"} for row in (ours, native | {"tuples_per_s": 90.0})]
+    ratios = summary([ours, native, alike, *others], "memory")
+    assert ratios["ratio_vs_native_64_parquet"] == 10.0
     assert ratios["ratio_vs_native_64"] == 30.0
     assert ratios["ratio_vs_native_64_of_one_kind"] == 50.0
 

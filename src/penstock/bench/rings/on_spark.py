@@ -3,7 +3,8 @@
 penstock and Structured Streaming read the same files and their rows are compared, query by query
 (`spark_runs`). Structured Streaming gets as many StreamingQueries as the machine bears. penstock is
 measured on more micro-batches of the same size, too, for it is done with those few in no time, and
-with queries of one kind only: then all of them are in one ring.
+with queries of one kind only: then all of them are in one ring. The files are JSON lines, as events
+often come; with Parquet, where reading costs next to nothing, the most queries are run once more.
 
 `python -m penstock.bench.rings.on_spark N …` runs it for N queries, with the quick sizes.
 """
@@ -36,52 +37,76 @@ _WARM_UP = Tuples(2, 5_000, 20)
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """few: the files that both engines read; many: those that penstock reads alone."""
+    """few: the files that both engines read; many: those that penstock reads alone.
+
+    formats: of these files; all but the first are read with the most native queries only.
+    """
 
     few: Tuples
     many: Tuples
     files_per_batch: int
     queries: Sequence[int]
     native: Sequence[int]
+    formats: Sequence[str] = ("json",)
     store: str = "memory"  # the faster one of Spark's, on the heap
     kinds: int = len(KINDS)
+
+    @property
+    def most(self) -> int:
+        return max(self.native, default=0)
 
 
 FULL = Sizes(
     few=Tuples(8, 100_000, 40),
     many=Tuples(64, 100_000, 320),
-    files_per_batch=2,
+    files_per_batch=8,
     queries=(1, 10, 64, 250, 1000),
     native=(1, 8, 64),
+    formats=("json", "parquet"),
 )
-QUICK = replace(FULL, few=Tuples(4, 100_000, 20), many=Tuples(24, 100_000, 120))
+QUICK = replace(
+    FULL,
+    few=Tuples(4, 100_000, 20),
+    many=Tuples(24, 100_000, 120),
+    files_per_batch=4,
+    formats=("json",),
+)
 
 
 def contest(spark: SparkSession, sizes: Sizes) -> tuple[list[Row], bool]:
     """Rows, and whether every query got what it asked for."""
+    first, *others = sizes.formats
+    rows = _contest(spark, sizes, first)
+    for other in others:
+        only = [n for n in sizes.queries if n == sizes.most]
+        rows += _contest(spark, replace(sizes, queries=only, native=only), other)
+    return rows, all(row["equal_rows"] is not False for row in rows)
+
+
+def _contest(spark: SparkSession, sizes: Sizes, format_: str) -> list[Row]:
+    few, many, warm = (replace(t, format=format_) for t in (sizes.few, sizes.many, _WARM_UP))
+    sizes, rows = replace(sizes, few=few, many=many), []
     with scratch() as directory:
-        for name, tuples in (("warm", _WARM_UP), ("few", sizes.few), ("many", sizes.many)):
+        for name, tuples in (("warm", warm), ("few", few), ("many", many)):
             write_tuples(directory / name, tuples)
-        _say("warm-up")
+        _say(f"warm-up, {format_}")
         some = asked(sizes.kinds, sizes.kinds)
-        run_penstock(spark, directory / "warm", some, 2, False)
-        run_native(spark, directory / "warm", some, 2, False, sizes.store)
-        rows: list[Row] = []
+        run_penstock(spark, directory / "warm", some, 1, False)
+        run_native(spark, directory / "warm", some, 1, False, sizes.store)
         for count in sorted({*sizes.queries, *sizes.native}):
             if count in sizes.native:
                 rows += compared(spark, directory / "few", count, sizes)
             if count in sizes.queries:
                 rows.append(_alone(spark, directory / "many", count, sizes.kinds, sizes))
-        most = max(sizes.native)
-        if most in sizes.queries:
-            rows.append(_alone(spark, directory / "many", most, 1, sizes))
-    return rows, all(row["equal_rows"] is not False for row in rows)
+        if sizes.most in sizes.queries:
+            rows.append(_alone(spark, directory / "many", sizes.most, 1, sizes))
+    return rows
 
 
 def compared(spark: SparkSession, files: Path, count: int, sizes: Sizes) -> list[Row]:
     """Both engines on the same files; the rows of every query are compared."""
     queries, batch = asked(count, sizes.kinds), sizes.files_per_batch
-    _say(f"{count} queries, native")
+    _say(f"{count} queries, native, {sizes.few.format}")
     theirs = run_native(spark, files, queries, batch, True, sizes.store)
     native = _row(f"native {sizes.store}", count, sizes.few, theirs, jvm_heap_mb(spark))
     _say(f"{count} queries, penstock on the same files")
@@ -100,7 +125,7 @@ def _alone(spark: SparkSession, files: Path, count: int, kinds: int, sizes: Size
     """penstock on many files; some queries are counted beside it."""
     queries = asked(count, kinds)
     name = OURS if kinds == sizes.kinds else f"{OURS}, one kind"
-    _say(f"{count} queries, {name}")
+    _say(f"{count} queries, {name}, {sizes.many.format}")
     ours = run_penstock(spark, files, queries, sizes.files_per_batch, False)
     row = _row(name, count, sizes.many, ours, jvm_heap_mb(spark))
     step = _CHECKED if count > 100 else 7
@@ -137,6 +162,7 @@ def _row(engine: str, count: int, tuples: Tuples, run: Outcome, heap_mb: float) 
     return {
         "queries": count,
         "engine": engine,
+        "format": tuples.format,
         "running": run.running,
         "tuples": tuples.rows,
         "seconds": run.seconds,
@@ -154,22 +180,22 @@ def _row(engine: str, count: int, tuples: Tuples, run: Outcome, heap_mb: float) 
 
 
 def summary(rows: Sequence[Row], store: str) -> dict[str, Any]:
-    """Tuples per second by engine and number of queries, and what follows from them."""
-    rates: dict[str, dict[int, float]] = {}
-    for row in rows:
-        by_count = rates.setdefault(str(row["engine"]), {})
-        by_count[int(row["queries"] or 0)] = float(row["tuples_per_s"] or 0)
-    ours, native = rates.get(OURS, {}), rates.get(f"native {store}", {})
-    alike = rates.get(f"{OURS}, one kind", {})
-    return {
-        "native_tuples_per_s": {str(n): rate for n, rate in native.items()},
-        **{f"ratio_vs_native_{n}": ours[n] / rate for n, rate in native.items() if n in ours},
-        **{
-            f"ratio_vs_native_{n}_of_one_kind": alike[n] / rate
-            for n, rate in native.items()
-            if n in alike
-        },
-    }
+    """What Structured Streaming reaches, and how many times as much penstock does."""
+    found: dict[str, Any] = {}
+    for format_ in dict.fromkeys(str(row["format"]) for row in rows):
+        rates: dict[str, dict[int, float]] = {}
+        for row in rows:
+            if row["format"] == format_:
+                by_count = rates.setdefault(str(row["engine"]), {})
+                by_count[int(row["queries"] or 0)] = float(row["tuples_per_s"] or 0)
+        end = f"_{format_}" if found else ""
+        native = rates.get(f"native {store}", {})
+        found[f"native_tuples_per_s{end}"] = {str(n): rate for n, rate in native.items()}
+        for name, what in ((OURS, ""), (f"{OURS}, one kind", "_of_one_kind")):
+            for n, rate in rates.get(name, {}).items():
+                if n in native:
+                    found[f"ratio_vs_native_{n}{what}{end}"] = rate / native[n]
+    return found
 
 
 def _say(text: str) -> None:

@@ -65,7 +65,7 @@ def by_queries(contest: Sequence[Row], waits: Sequence[Row]) -> dict[str, dict[s
     """By number of queries what penstock needs and how long a new one waits for running rings."""
     found: dict[str, dict[str, Any]] = {}
     for row in contest:
-        if row["engine"] == on_spark.OURS:
+        if row["engine"] == on_spark.OURS and row["format"] == contest[0]["format"]:
             found[str(row["queries"])] = {
                 "rings": row["running"],
                 "register_to_live_s": None,
