@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -55,17 +57,36 @@ def test_a_file_that_is_another_by_now_is_read_again(tmp_path: Path, kept: Path)
 def test_bad_records_are_told_every_time(tmp_path: Path, kept: Path) -> None:
     piece = _write(tmp_path / "a.json", ROWS, more='{"id": "x"}')
     for _ in range(2):
-        assert sum(c.bad.num_rows for c in _read(piece, kept) if c.bad is not None) == 1
-    assert not kept.exists()
+        chunks = _read(piece, kept)
+        assert sum(c.bad.num_rows for c in chunks if c.bad is not None) == 1
+        assert sum(c.batch.num_rows for c in chunks) == ROWS
+    assert not list(kept.glob("*.arrow"))
 
 
-def test_a_reader_that_stops_early_leaves_nothing(tmp_path: Path, kept: Path) -> None:
+def test_readers_that_come_at_once_wait_for_the_first(tmp_path: Path, kept: Path) -> None:
     piece = _write(tmp_path / "a.json", ROWS)
-    options = FileOptions.from_options({"path": piece.path, "format": "json"})
-    chunks = read_shared(piece, options, SCHEMA, 300, kept)
-    assert next(chunks).batch.num_rows == 300
-    chunks.close()
-    assert not kept.exists()
+    read, begun = [], threading.Barrier(4)
+
+    def reader() -> None:
+        begun.wait()
+        read.append(_read(piece, kept))
+
+    with pytest.MonkeyPatch.context() as patch:
+        decoded_by = []
+
+        def counted(*given):
+            decoded_by.append(threading.get_ident())
+            time.sleep(0.2)  # as long as a large piece takes
+            yield from read_pieces(*given)
+
+        patch.setattr(decoded, "read_pieces", counted)
+        threads = [threading.Thread(target=reader) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(decoded_by) == 1
+    assert read == [read[0]] * 4
 
 
 def test_the_oldest_make_room(tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,11 +96,12 @@ def test_the_oldest_make_room(tmp_path: Path, kept: Path, monkeypatch: pytest.Mo
     ages: dict[Path, int] = {}
     for age, piece in enumerate(pieces):
         _read(piece, kept)
-        for path in set(kept.iterdir()) - ages.keys():
+        for path in set(kept.glob("*.arrow")) - ages.keys():
             ages[path] = age
             os.utime(path, (age, age))
-    assert sorted(ages[path] for path in kept.iterdir())[-2:] == [4, 5]
-    assert sum(path.stat().st_size for path in kept.iterdir()) < 5 * one
+    left = list(kept.glob("*.arrow"))
+    assert sorted(ages[path] for path in left)[-2:] == [4, 5]
+    assert sum(path.stat().st_size for path in left) < 5 * one
 
 
 def test_a_piece_that_is_too_large_is_not_kept(
@@ -87,11 +109,28 @@ def test_a_piece_that_is_too_large_is_not_kept(
 ) -> None:
     monkeypatch.setattr(decoded, "_LARGEST", 100)
     piece = _write(tmp_path / "a.json", ROWS)
-    assert sum(chunk.batch.num_rows for chunk in _read(piece, kept)) == ROWS
-    assert not kept.exists()
+    for _ in range(2):
+        assert sum(chunk.batch.num_rows for chunk in _read(piece, kept)) == ROWS
+    assert not list(kept.glob("*.arrow"))
 
 
 def test_no_room_on_the_disk_is_no_harm(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     piece = _write(tmp_path / "a.json", ROWS)
     assert len(_read(piece, tmp_path / "file")) == 4
+
+
+def test_a_storage_that_fails_is_no_end_of_the_file(
+    tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piece = _write(tmp_path / "a.json", ROWS)
+
+    def failing(*given):
+        yield next(read_pieces(*given))
+        raise OSError("the storage went away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(decoded, "read_pieces", failing)
+        with pytest.raises(OSError, match="went away"):
+            _read(piece, kept)
+    assert sum(chunk.batch.num_rows for chunk in _read(piece, kept)) == ROWS

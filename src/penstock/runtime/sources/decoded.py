@@ -2,15 +2,17 @@
 
 Decoding JSON costs a ring more than all that follows, and every ring of a stream reads the same
 pieces at about the same time. So the records of a piece are kept as an Arrow file in a directory of
-the machine's temporary one, which is the engine's own; whoever reads the piece next maps it. A
-piece is known by its file, that file's size and time, and by how it is to be read. Two rings that
-begin at once both decode it: nobody waits for another. The oldest go when all are too large.
+the machine's temporary one, which is the engine's own; whoever reads the piece next, or waits for
+it, maps it. A piece is known by its file, that file's size and time, and by how it is to be read.
+The oldest go when all are too large.
 
-Pieces with bad records are not kept: these have to be told for each ring.
+Pieces that are too large by themselves, or have bad records, which have to be told for each ring,
+are not kept: whoever finds that out leaves a mark, so that nobody waits for another in vain.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -18,6 +20,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 
@@ -28,6 +31,7 @@ from penstock.schema import Schema
 
 LIMIT_BYTES = 512 * 2**20
 _LARGEST = LIMIT_BYTES // 8  # of a piece: it is in memory until it is written
+_MOST_FILES = 4096
 
 
 def decoded_directory(token: str) -> Path:
@@ -45,12 +49,15 @@ def read_shared(
 ) -> Iterator[Chunk]:
     """The records of a piece of text with all columns, as `read_pieces` gives them."""
     kept = directory / f"{_known_by(piece, options, schema, batch_rows)}.arrow"
-    try:
-        batches = _read(kept)
-    except (OSError, pa.ArrowInvalid):  # nobody was here yet, or it has just gone
-        yield from _decode(read_pieces([piece], options, schema, None, batch_rows), kept)
-    else:
-        yield from map(Chunk, batches)
+    chunks = read_pieces([piece], options, schema, None, batch_rows)
+    if (turn := _turn(kept)) is not None:
+        with turn:
+            if first := _read(kept):
+                chunks = iter(())
+            else:
+                first = _decode(chunks, kept)
+        yield from first
+    yield from chunks  # all, or what is left of those that are not kept
 
 
 def _known_by(piece: FilePiece, options: FileOptions, schema: Schema, batch_rows: int) -> str:
@@ -59,30 +66,57 @@ def _known_by(piece: FilePiece, options: FileOptions, schema: Schema, batch_rows
     return hashlib.sha256(repr(about).encode()).hexdigest()[:32]
 
 
-def _read(kept: Path) -> list[pa.RecordBatch]:
-    with pa.memory_map(str(kept)) as source:
-        file = pa.ipc.open_file(source)
-        batches = [file.get_batch(number) for number in range(file.num_record_batches)]
-    os.utime(kept)  # in use: not yet among the oldest
-    return batches
+def _apart(kept: Path) -> Path:
+    """The mark of a piece that is not kept."""
+    return kept.with_suffix(".apart")
 
 
-def _decode(chunks: Iterator[Chunk], kept: Path) -> Iterator[Chunk]:
-    """Pass chunks on, and keep them if there is nothing but good records, and room."""
-    batches: list[pa.RecordBatch] = []
-    size, keeps = 0, True
+def _turn(kept: Path) -> IO[str] | None:
+    """One reader of a piece at a time, until this is closed; None if there is nothing to wait for.
+
+    The system ends the turn of a process that dies.
+    """
+    try:
+        kept.parent.mkdir(mode=0o700, exist_ok=True)
+        if _apart(kept).exists():
+            return None
+        lock = open(kept.with_name(f"lock-{kept.name[0]}"), "w")  # noqa: SIM115 (held by the reader)
+    except OSError:  # no room to keep anything is no harm
+        return None
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
+def _read(kept: Path) -> list[Chunk]:
+    """What another reader has kept; nothing if there was none."""
+    try:
+        with pa.memory_map(str(kept)) as source:
+            file = pa.ipc.open_file(source)
+            batches = [file.get_batch(number) for number in range(file.num_record_batches)]
+        os.utime(kept)  # in use: not yet among the oldest
+    except (OSError, pa.ArrowInvalid):
+        return []
+    return list(map(Chunk, batches))
+
+
+def _decode(chunks: Iterator[Chunk], kept: Path) -> list[Chunk]:
+    """Decode all and keep it; or less, if it is not to be kept."""
+    found: list[Chunk] = []
+    size = 0
     for chunk in chunks:
+        found.append(chunk)
         size += chunk.batch.nbytes
-        keeps = keeps and chunk.bad is None and size <= _LARGEST
-        batches = [*batches, chunk.batch] if keeps else []
-        yield chunk
-    if batches:
-        with suppress(OSError):  # no room is no harm
-            _keep(kept, batches, size)
+        if chunk.bad is not None or size > _LARGEST:
+            with suppress(OSError):
+                _apart(kept).touch()
+            return found
+    if found:
+        with suppress(OSError):
+            _keep(kept, [chunk.batch for chunk in found], size)
+    return found
 
 
 def _keep(kept: Path, batches: list[pa.RecordBatch], size: int) -> None:
-    kept.parent.mkdir(mode=0o700, exist_ok=True)
     _make_room(kept.parent, LIMIT_BYTES - size)
     half = kept.with_name(f"{kept.stem}.{os.getpid()}")
     try:
@@ -97,13 +131,13 @@ def _keep(kept: Path, batches: list[pa.RecordBatch], size: int) -> None:
 
 def _make_room(directory: Path, limit: int) -> None:
     found = []
-    for path in directory.iterdir():
+    for path in (*directory.glob("*.arrow"), *directory.glob("*.apart")):
         with suppress(FileNotFoundError):  # another worker makes room, too
             status = path.stat()
             found.append((status.st_mtime_ns, status.st_size, path))
     total = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
-        if total <= limit:
+    for number, (_, size, path) in enumerate(sorted(found)):
+        if total <= limit and len(found) - number < _MOST_FILES:
             return
         path.unlink(missing_ok=True)
         total -= size
