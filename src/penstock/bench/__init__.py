@@ -19,7 +19,7 @@ NAMES = {
     "select": "up to 100,000 selections in one pass, against native Structured Streaming and NumPy",
     "join": "m-way joins on a bit-vector hash table, against MJoin and chained hash joins",
     "geofence": "points among up to 10,000 polygons, also on Spark, against an STRtree and a UDF",
-    "rings": "threads for a thousand queries: rings against a thread per operator, query or part",
+    "rings": "a thousand queries in few rings: threads, against a StreamingQuery each, churn, idle",
     "disorder": "drop ratio, latency and buffer of every estimator, on replayed streams",
     "backup": "loss, recovery and cost of upstream backup between nodes, with kills; no Spark",
     "register": "a thousand queries registered and dropped one by one on a running stream",
