@@ -42,9 +42,14 @@ def test_a_ring_that_does_not_keep_up_is_over_the_top() -> None:
     assert (steady.capacity, steady.growth) == (0.0, 0.0)
 
 
-def test_a_ring_that_catches_up_does_keep_up() -> None:
-    first, last = Seen(0, 0, 0, done=0, waiting=900), Seen(10, 5, 9, done=400, waiting=500)
-    assert load_between(first, last, 0.2, 2).growth == 0.0
+def test_a_ring_that_catches_up_has_only_what_is_new_to_do() -> None:
+    first = Seen(0, 0, 0, done=0, waiting=900)
+    old = load_between(first, Seen(10, 5, 9, 1, 2, 3, done=400, waiting=500), 0.2, 2)
+    assert (old.capacity, old.fixed, old.growth) == (0.0, 0.0, 0.0)
+    half = load_between(first, Seen(10, 5, 9, 1, 2, 3, done=400, waiting=700), 0.2, 2)
+    steady = load_between(first, Seen(10, 5, 9, 1, 2, 3, done=400, waiting=900), 0.2, 2)
+    assert half.capacity == pytest.approx(steady.capacity / 2)
+    assert half.fixed == pytest.approx(steady.fixed / 2)
 
 
 def test_where_spark_reads_all_but_the_stage_is_reading() -> None:

@@ -6,7 +6,8 @@ costs by itself is paid less often per tuple. What fills a ring is the time that
 tuples: b micro-batches that took B seconds of T, at least m each, make a load of (B − b·m) / T.
 
 A ring that does not keep up is over the top by as much as it would need more: if what waits grows
-by g while r is read, it would have to do (r + g) / r of what it does.
+by g while r is read, it would have to do (r + g) / r of what it does. One that catches up does more
+than it has to: g is negative then, and what it reads of old files is no load that stays.
 
 A part of that is reading, which every ring of the stream pays for itself. The rest is what its
 slots make of the tuples.
@@ -64,16 +65,18 @@ def load_between(first: Seen, last: Seen, least_s: float, tasks: int) -> Load:
         return Load()
     busy = min(1.0, (last.busy_s - first.busy_s) / elapsed)
     capacity = max(0.0, busy - batches * least_s / elapsed)
-    growth = _growth(first, last)
-    if growth > 0:
-        capacity = max(capacity, busy * (1 + growth))
     ran, read = last.run_s - first.run_s, last.read_s - first.read_s
     if read > 0:
         fixed = read / tasks / elapsed
     else:  # Spark reads: what is not the stage's
         fixed = capacity - ran / tasks / elapsed
+    growth = _growth(first, last)
+    if growth > 0:
+        capacity = max(capacity, busy * (1 + growth))
+    else:
+        capacity, fixed = (1 + growth) * capacity, (1 + growth) * fixed
     tuples = (last.tuples - first.tuples) / elapsed
-    return Load(capacity, min(max(0.0, fixed), capacity), growth, tuples)
+    return Load(capacity, min(max(0.0, fixed), capacity), max(0.0, growth), tuples)
 
 
 def _growth(first: Seen, last: Seen) -> float:
@@ -81,7 +84,7 @@ def _growth(first: Seen, last: Seen) -> float:
         return 0.0
     read = (last.done or 0) - (first.done or 0)
     more = (last.waiting or 0) - (first.waiting or 0)
-    return max(0.0, more / read) if read > 0 else 0.0
+    return max(-1.0, more / read) if read > 0 else 0.0
 
 
 @dataclass(slots=True)
