@@ -47,7 +47,7 @@ class JsonDecoder:
             raise Irregular
         keys = self._spelling(lines.raw(0))
         for key, field in zip(keys, self.fields, strict=True):
-            if (parts := decimal_parts(field.type)) and _may_wrap(lines.block, key, parts[1]):
+            if (parts := decimal_parts(field.type)) and _may_not_fit(lines.block, key, *parts):
                 raise Irregular
         table = pa.json.read_json(
             pa.BufferReader(lines.block),
@@ -187,11 +187,12 @@ def _read_as(type_: str) -> pa.DataType:
     return pa.string()
 
 
-def _may_wrap(block: bytes, key: str, scale: int) -> bool:
-    """Whether a decimal may be so large that Arrow's wraps around silently (see parsing)."""
-    large = rb'"%s"\s*:\s*"?[-+]?(?:\d{%d}|[\d.]*[eE]\+?\d)' % (
+def _may_not_fit(block: bytes, key: str, precision: int, scale: int) -> bool:
+    """Whether a decimal may have more digits than its column: Arrow's reader takes whole numbers
+    that are too large, and those that are much too large wrap around silently (see parsing)."""
+    large = rb'"%s"\s*:\s*"?[-+]?(?:0*[1-9]\d{%d}|[\d.]*[eE]\+?\d)' % (
         re.escape(key).encode(),
-        39 - scale,
+        precision - scale,
     )
     return not key.isascii() or re.search(large, block) is not None
 
