@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -97,15 +98,16 @@ class Seen:
 
 
 @contextmanager
-def watched(engine: Engine, rings: list[str]) -> Iterator[dict[str, Seen]]:
-    """The epochs of rings as they are decided, to some hundredths of a second."""
-    seen, stop = {ring: Seen() for ring in rings}, threading.Event()
+def watched(engine: Engine) -> Iterator[dict[str, Seen]]:
+    """The epochs of all rings as they are decided, to some hundredths of a second."""
+    seen: dict[str, Seen] = defaultdict(Seen)
+    stop = threading.Event()
 
     def watch() -> None:
         while not stop.wait(_WATCH_S):
-            for ring, own in seen.items():
+            for ring in [row.id for row in engine.registry.rings() if row.state == "running"]:
                 if (epoch := engine.registry.last_epoch(ring)) is not None:
-                    own.note(epoch.number, epoch.version)
+                    seen[ring].note(epoch.number, epoch.version)
 
     thread = threading.Thread(target=watch, name="bench-watch", daemon=True)
     thread.start()

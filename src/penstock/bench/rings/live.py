@@ -41,7 +41,7 @@ def join_running(spark: SparkSession, count: int, sizes: Sizes) -> tuple[Row, bo
         time.sleep(sizes.steady_s)
         begun = runs(spark)
         register_s, registered, taken = [], [], []
-        with watched(engine, rings) as seen:
+        with watched(engine) as seen:
             for query in asked(count, sizes.kinds)[sizes.kinds :]:
                 sink = Taken(False)
                 begin = time.perf_counter()
@@ -62,9 +62,9 @@ def join_running(spark: SparkSession, count: int, sizes: Sizes) -> tuple[Row, bo
         untouched = runs(spark) == begun and len(spark.streams.active) == len(rings)
         row: Row = {
             "queries": count,
-            "rings": len(rings),
+            "rings": len(spark.streams.active),
             "trigger_s": sizes.trigger_ms / 1000,
-            "interval_s": float(np.mean([own.interval_s for own in seen.values()])),
+            "interval_s": float(np.mean([seen[ring].interval_s for ring in rings])),
             **_spread("register", register_s),
             **_spread("live", live_s),
             **_spread("first_result", first_s),
