@@ -1,10 +1,13 @@
-"""What is measured on Spark: cells of one engine on one input each, in three parts.
+"""What is measured on Spark: cells, each one run of one engine on one input, in three parts.
 
 - *streams*: two to six streams, large micro-batches, penstock and Spark's chain of joins on the
   state store in memory, its fastest.
 - *sweep*: the same two over the share of tuples that join, on less input.
 - *stores*: a chain on every state store that Spark has. On RocksDB it takes minutes for what the
   others do in seconds, so there is less input, the same for all.
+
+Of several runs of an engine, one right after the other, the fastest counts: in the first, processes
+start and memory is touched for the first time. On RocksDB there is one run.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.bench.join.spark_runs import STORES, Given
+from penstock.bench.report import Value
 
 OURS, IN_MEMORY, DURABLE = "penstock", "memory", "rocksdb, format 4"
 USUAL = 0.05  # the selectivity by which streams are compared
@@ -21,17 +25,25 @@ STREAMS, SWEEP, STORED = "streams", "sweep", "stores"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """repetitions: of which the fastest counts; restarts: whether the engine is started again."""
+    """restarts: whether the engine is started again at the end."""
 
     part: str
     given: Given
     engine: str
-    repetitions: int
+    run: int
     restarts: bool
 
     @property
-    def key(self) -> tuple[str, int, float, str]:
-        return self.part, self.given.streams, self.given.selectivity, self.engine
+    def facts(self) -> dict[str, Value]:
+        """By what a row of it is known."""
+        return {
+            "part": self.part,
+            "streams": self.given.streams,
+            "selectivity": self.given.selectivity,
+            "engine": self.engine,
+            "run": self.run,
+            "rows": self.given.rows,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +57,7 @@ class Sizes:
     files: dict[str, int]
     range_s: int = 150
     files_per_batch: int = 2
-    repetitions: int = 2
+    runs: int = 2
 
     def cells(self) -> Iterator[Cell]:
         """All cells, those of one input next to each other."""
@@ -55,8 +67,8 @@ class Sizes:
                     given = self.given(part, streams, share)
                     for engine in (OURS, *(self.stores if part == STORED else [IN_MEMORY])):
                         slow = engine not in (OURS, IN_MEMORY)
-                        times = 1 if slow else self.repetitions
-                        yield Cell(part, given, engine, times, restarts=part != SWEEP)
+                        for run in range(1 if slow else self.runs):
+                            yield Cell(part, given, engine, run, part != SWEEP and run == 0)
 
     def given(self, part: str, streams: int, selectivity: float) -> Given:
         files, rows = self.files[part], self.rows_per_file[part]

@@ -4,9 +4,6 @@ Engines read the same Parquet files in the same micro-batches (`spark_runs`), an
 compared. `cells` says what is measured, `spark_summary` what comes of it. The state of RocksDB is
 as durable as penstock's, that of the store in memory is not.
 
-Of several runs of an engine, one right after the other, the fastest counts: in the first, processes
-start and memory is touched for the first time. On RocksDB there is one run, of minutes.
-
 `python -m penstock.bench.join.on_spark N SELECTIVITY …` runs it for these alone, on the store in
 memory.
 """
@@ -18,7 +15,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
@@ -96,22 +93,15 @@ def _warm_session() -> Iterator[SparkSession]:
 
 def _measured(spark: SparkSession, files: Path, cell: Cell) -> Row:
     given = cell.given
+    _say(f"{given.streams} streams, selectivity {given.selectivity:g}, {cell.engine}")
     load = os.getloadavg()[0]
-    runs = []
-    for _ in range(cell.repetitions):
-        _say(f"{given.streams} streams, selectivity {given.selectivity:g}, {cell.engine}")
-        runs.append(run(spark, files, given, engine(spark, given, cell.engine), cell.restarts))
-    assert all(one.results.equals(runs[0].results) for one in runs)
-    return _row(cell, min(runs, key=lambda one: one.seconds)) | {"load_before": load}
+    one = run(spark, files, given, engine(spark, given, cell.engine), cell.restarts)
+    return _row(cell, one) | {"load_before": load}
 
 
 def _row(cell: Cell, one: Outcome) -> Row:
     return {
-        "part": cell.part,
-        "streams": cell.given.streams,
-        "selectivity": cell.given.selectivity,
-        "engine": cell.engine,
-        "rows": cell.given.rows,
+        **cell.facts,
         "results": one.results.num_rows,
         "digest": digest(one.results),
         "seconds": one.seconds,
@@ -140,8 +130,8 @@ def _say(text: str) -> None:
 def main(arguments: Sequence[str]) -> int:
     pairs = [(int(n), float(s)) for n, s in zip(arguments[::2], arguments[1::2], strict=True)]
     givens = [FULL.given(STREAMS, *pair) for pair in pairs]
-    engines = (OURS, IN_MEMORY)
-    rows = list(rows_of(Cell(STREAMS, g, name, 3, True) for g in givens for name in engines))
+    runs = product(givens, (OURS, IN_MEMORY), range(3))
+    rows = list(rows_of(Cell(STREAMS, g, name, n, restarts=n == 0) for g, name, n in runs))
     Report("join on Spark", False, rows, summary(rows), agree(rows)).show()
     return 0 if agree(rows) else 1
 
