@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 
 import pytest
+from pyspark.sql import SparkSession
 
 from penstock.language import parse, render
 from penstock.language.ast import BareSelect, SelectItem
@@ -158,11 +159,8 @@ a collate UTF8_LCASE = 'x'
 
 
 @pytest.fixture(scope="module")
-def spark_tree() -> Callable[[str], str]:
-    sql = pytest.importorskip("pyspark.sql")
-    builder = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    session = builder.getOrCreate()
-    parser = session._jsparkSession.sessionState().sqlParser()
+def spark_tree(spark: SparkSession) -> Callable[[str], str]:
+    parser = spark._jsparkSession.sessionState().sqlParser()
 
     def tree(text: str) -> str:
         # Lambda variables carry a running number.
@@ -183,14 +181,8 @@ def test_spark_reads_the_rendering_as_the_original(
     assert spark_tree(render(item.expr)) == spark_tree(text)
 
 
-def test_the_aggregates_are_those_of_the_installed_spark(
-    spark_tree: Callable[[str], str],
-) -> None:
-    from pyspark.sql import SparkSession
-
-    session = SparkSession.getActiveSession()
-    assert session is not None
-    registry = session._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin()
+def test_the_aggregates_are_those_of_the_installed_spark(spark: SparkSession) -> None:
+    registry = spark._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin()
     names, found = registry.listFunction().iterator(), set()
     while names.hasNext():
         name = names.next()
