@@ -7,6 +7,7 @@ which the system frees however that one ends, and goes on with its files at its 
 
 from __future__ import annotations
 
+import signal
 import threading
 from dataclasses import dataclass
 from functools import partial
@@ -57,6 +58,7 @@ def run_node(directory: Path, options: NodeOptions) -> int:
         named,
         wait=options.standby,
     )
+    stopped = _stopped_by_signals()
     try:
         patience_s = _TAKEOVER_S if options.standby else 0.0
         node = Node(queues, token, options.host, options.port, patience_s)
@@ -69,10 +71,17 @@ def run_node(directory: Path, options: NodeOptions) -> int:
         if options.host not in _LOOPBACK:
             say("other machines can reach it; the token travels unencrypted, so trust the network")
         print(node.address.uri, flush=True)
-        threading.Event().wait()
-    except KeyboardInterrupt:
-        pass
+        stopped.wait()
     finally:
         node.stop()
     say("stopped; the next node on this directory goes on with its queues")
     return OK
+
+
+def _stopped_by_signals() -> threading.Event:
+    """Set by Ctrl-C and SIGTERM from now on; an exception out of the blue could leave a server
+    behind that nobody stops."""
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    return stopped
