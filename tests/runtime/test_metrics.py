@@ -138,7 +138,7 @@ def test_metrics_are_plain_data_and_times_are_whole_microseconds(world: World) -
     world.see("w", facts({0: 990, 5 * SECOND: 10}, below=4, untimed=2, ahead=1), late={slot: 3})
     metrics = json.loads(json.dumps(world.metrics(), allow_nan=False))
     assert metrics["queries"] == {
-        "q": {"state": "running", "ring": "w", "rows": 0, "late": 3, "lost": 0}
+        "q": {"state": "running", "ring": "w", "rows": 0, "late": 3, "lost": 0, "cut": 0}
     }
     assert metrics["rings"] == [{"ring": "w", "state": "running", "rows_per_s": None}]
     stream = metrics["streams"]["S"]
