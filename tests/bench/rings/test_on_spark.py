@@ -34,7 +34,7 @@ def test_queries_come_and_go_without_a_restart(spark) -> None:
     samples, found, undisturbed = churn.churn(spark, sizes)
     assert undisturbed
     assert found["restarts"] == 0
-    assert 10 < found["per_s"] <= 21
+    assert 10 < found["per_s"] < 40  # what was late is caught up with
     assert len(samples) >= 4
     assert all(sample["python_mb"] and sample["threads"] for sample in samples)
 
