@@ -92,6 +92,7 @@ class Balance:
             _group(row),
             self._registry.count_queries(row.id) if slots is None else slots,
             self._tasks(),
+            self._settings().ring_settle_s,
             idle_s,
             _is_portable(ring),
         )

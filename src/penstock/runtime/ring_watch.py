@@ -103,11 +103,17 @@ class RingWatch:
         composition: str,
         slots: Iterable[int] | int,
         tasks: int,
+        settle_s: float,
         idle_s: float,
         portable: bool,
     ) -> RingFacts:
-        """A ring for decisions; slots: which they are, or only how many, where that is enough."""
-        watched, load = self._of(ring.id), self.load(ring.id, tasks)
+        """A ring for decisions; slots: which they are, or only how many, where that is enough.
+
+        What is seen of one that has just started, or whose slots have moved, says nothing yet.
+        """
+        watched = self._of(ring.id)
+        settled_s = self._clock() - watched.since
+        load = self.load(ring.id, tasks) if settled_s >= settle_s else Load()
         if isinstance(slots, int):
             lump = SlotFacts(-1, load.capacity - load.fixed)
             costs: tuple[SlotFacts, ...] = (lump,) if slots else ()
@@ -123,6 +129,6 @@ class RingWatch:
             load.growth,
             "running" if ring.active else "starting",
             idle_s,
-            min(self._clock() - watched.since, watched.loads.watched_s),
+            settled_s,
             portable,
         )
