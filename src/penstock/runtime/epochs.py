@@ -16,7 +16,7 @@ import threading
 from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -30,6 +30,7 @@ from penstock.control.ordering import (
     order_facts_from,
 )
 from penstock.control.punctuation import NEVER_US
+from penstock.errors import PenstockError
 from penstock.kernels.delays import UNKNOWN_US, DelayFacts, facts_from, merge_facts
 from penstock.plan.codec import canonical, slot_from
 from penstock.plan.specs import Composition
@@ -209,8 +210,9 @@ class EpochKeeper:
         """What a ring has read and has to read; None if Spark alone knows."""
         if (state := self._rings.get(ring)) is None or state.planner is None:
             return None
-        with state.guard:
+        with state.guard, suppress(OSError, PenstockError):  # it is a figure, and no more
             return state.planner.backlog(self._done(ring), state.consumed)
+        return None
 
     def _done(self, ring: str) -> dict[str, Any]:
         last = self._registry.last_epoch(ring)

@@ -60,9 +60,9 @@ class QueuePlanner:
         self.prepare()
         self._client.register(self._queue, consumer, self._released)
 
-    def backlog(self, done: dict[str, Any], consumed: set[str]) -> Backlog:
-        first = max(int(done.get("through", 0)), self.prepare())
-        return Backlog(first, max(0, self._client.latest(self._queue) - first), "batches")
+    def backlog(self, done: dict[str, Any], consumed: set[str]) -> Backlog | None:
+        """Nothing: whoever asks must not wait for a node. SHOW EXCHANGE tells."""
+        return None
 
     def next_work(
         self,

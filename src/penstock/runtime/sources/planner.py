@@ -60,8 +60,8 @@ class Planner(Protocol):
         """The next micro-batch, or None while there is nothing new within the horizon."""
         ...
 
-    def backlog(self, done: dict[str, Any], consumed: set[str]) -> Backlog:
-        """How far a ring is, and what it has not read yet."""
+    def backlog(self, done: dict[str, Any], consumed: set[str]) -> Backlog | None:
+        """How far a ring is, and what it has not read yet; None if that is not to be had at once."""
         ...
 
 
