@@ -61,7 +61,7 @@ class Planner(Protocol):
         ...
 
     def backlog(self, done: dict[str, Any], consumed: set[str]) -> Backlog | None:
-        """How far a ring is, and what it has not read yet; None if that is not to be had at once."""
+        """How far a ring is, and what it has not read yet; None if nobody can say at once."""
         ...
 
 
