@@ -47,8 +47,8 @@ def test_every_result_comes_once(tmp_path: Path) -> None:
     (tmp_path / "derived.cql").write_text(SCRIPT)
     command = ["-m", "penstock.cli", "run", "derived.cql", "--once", "-w", "w"]
     command += ["--set", "memory=1g", "--set", "trigger=10 ms"]
-    _kill_at(command, tmp_path, 2, rng.uniform(0, 1.5))
-    _kill_at(command, tmp_path, 2, rng.uniform(0, 1.5))
+    _kill_at(command, tmp_path, 2, rng.uniform(0, 0.4))
+    _kill_at(command, tmp_path, 2, rng.uniform(0, 0.4))
     shutil.rmtree(tmp_path / "w" / "exchange")
     with running(command, tmp_path) as process:
         assert process.wait(PATIENCE_S) == 0, told(tmp_path)

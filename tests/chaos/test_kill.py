@@ -96,7 +96,7 @@ def test_killed_joins_have_every_combination_once(tmp_path: Path) -> None:
     (tmp_path / "joins.cql").write_text(JOINS + "".join(map(_query, JOINED)))
     command = ["-m", "penstock.cli", "run", "joins.cql", "--once", "-w", "w"]
     command += ["--set", "join_memory=20 KB", "--set", "memory=1g", "--set", "trigger=10 ms"]
-    _kill_at(running(command, tmp_path), tmp_path, "pairs", 2, rng.uniform(0, 1.5))
+    _kill_at(running(command, tmp_path), tmp_path, "pairs", 2, rng.uniform(0, 0.5))
     with running([*command, "--set", "parallelism=3"], tmp_path) as process:
         assert process.wait(PATIENCE_S) == 0, told(tmp_path)
     for name, (items, ranges) in JOINED.items():
@@ -160,7 +160,7 @@ def test_killed_while_objects_are_followed(tmp_path: Path) -> None:
     (tmp_path / "events.cql").write_text(EVENTS)
     command = ["-m", "penstock.cli", "run", "events.cql", "--once", "-w", "w"]
     command += ["--set", "memory=1g", "--set", "trigger=10 ms"]
-    _kill_at(running(command, tmp_path), tmp_path, "events", 2, rng.uniform(0, 1.5))
+    _kill_at(running(command, tmp_path), tmp_path, "events", 2, rng.uniform(0, 0.5))
     with running([*command, "--set", "parallelism=3"], tmp_path) as process:
         assert process.wait(PATIENCE_S) == 0, told(tmp_path)
     table = pq.read_table(tmp_path / "out" / "events")
