@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,10 +61,12 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    found = []
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in _read(children).split():
-            found += [int(child), *descendants(int(child))]
+    """Children and theirs; those that end while they are looked for may be missing."""
+    found: list[int] = []
+    with suppress(FileNotFoundError):
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in _read(children).split():
+                found += [int(child), *descendants(int(child))]
     return found
 
 
