@@ -90,6 +90,18 @@ def arrow_type(type_: str) -> pa.DataType:
     return _ARROW[type_]
 
 
+def is_flat(type_: str) -> bool:
+    """Whether Arrow data of a type is the same whoever made it, Spark or a source.
+
+    >>> is_flat("string"), is_flat("array<int>"), is_flat("map<int,int>")
+    (True, False, False)
+    """
+    try:
+        return not pa.types.is_nested(arrow_type(type_))
+    except KeyError:
+        return False
+
+
 def is_groupable(type_: str) -> bool:
     """Whether values of a type can be the keys of groups.
 

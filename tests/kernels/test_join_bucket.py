@@ -11,15 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import PenstockError
 from penstock.kernels import join_bucket
 from penstock.kernels.columns import INT64_MAX
-from penstock.kernels.join_bucket import SLOTS, TIME, Combinations, JoinBucket, Windows
+from penstock.kernels.join_bucket import (
+    SLOTS,
+    TIME,
+    Combinations,
+    JoinBucket,
+    TooManyCombinations,
+    Windows,
+)
+from penstock.kernels.join_slots import ascending_slots
 from penstock.kernels.tuple_store import TupleStore
 
 Tuple = tuple[Any, int, list[int], int]  # key, time, slots, id
 RANGES = st.sampled_from([0, 1, 3, 10, INT64_MAX])
-SLOT_SETS = st.lists(st.integers(1, 3), unique=True, min_size=1).map(sorted)
+SLOT_SETS = st.lists(st.integers(1, 3), unique=True, min_size=1)  # in any order
 
 
 def schema(key: pa.DataType) -> pa.Schema:
@@ -87,6 +94,12 @@ def test_combinations_are_those_of_nested_loops(
     assert found_in(found) == expected(inputs, windows)
 
 
+@given(st.lists(st.lists(st.integers(0, 99), unique=True, max_size=40), max_size=6))
+def test_slots_of_each_row_ascend(lists: list[list[int]]) -> None:
+    found = ascending_slots(pa.array([[9, 8], *lists], pa.list_(pa.int32())).slice(1))
+    assert found.to_pylist() == [sorted(each) for each in lists]
+
+
 def test_what_was_loaded_is_found_by_what_comes_and_what_expired_is_not() -> None:
     windows = Windows(np.array([1]), np.array([[100, 100]]))
     bucket = JoinBucket([schema(pa.int64())] * 2)
@@ -103,14 +116,67 @@ def test_what_was_loaded_is_found_by_what_comes_and_what_expired_is_not() -> Non
 
 def test_combinations_of_a_tuple_come_together_wherever_pieces_end() -> None:
     pieces = [[[0, 5], [0, 6]], [[1, 5], [1, 6]], [[1, 7], [2, 5]], [[2, 6], [2, 7]]]
-    found = join_bucket._whole_rows((np.array(p) for p in pieces), 0, most=3)
+    found = join_bucket._whole_rows((np.array(p) for p in pieces), 0)
     assert [(rows.tolist(), last) for rows, last in found] == [
         ([[0, 5], [0, 6]], 1),
         ([[1, 5], [1, 6], [1, 7]], 2),
         ([[2, 5], [2, 6], [2, 7]], None),
     ]
-    with pytest.raises(PenstockError, match="more than 1 combinations"):
-        list(join_bucket._whole_rows((np.array(p) for p in pieces), 0, most=1))
+
+
+def test_more_combinations_of_a_tuple_than_there_may_be_are_an_error_that_tells_for_whom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(join_bucket, "MOST_OF_ONE", 10)
+    windows = Windows(np.array([1, 2, 3]), np.array([[100, 100], [0, 0], [100, 100]]))
+    bucket = JoinBucket([schema(pa.int64())] * 2)
+    bucket.load(0, batch_of([(5, n, [1, 2], n) for n in range(11)], pa.int64()), windows)
+    with pytest.raises(TooManyCombinations, match="completes 11 combinations") as caught:
+        list(bucket.add(1, batch_of([(5, 10, [1, 2, 3], 0)], pa.int64()), windows))
+    assert caught.value.slots == [1]  # of the other, one of them
+
+
+def test_what_one_slot_keeps_costs_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One reaches far and wants none of the tuples; the other wants all, and only the newest."""
+    monkeypatch.setattr(join_bucket, "MOST_OF_ONE", 10)
+    windows = Windows(np.array([1, 65, 66]), np.array([[10**9] * 3, [0] * 3, [10**9] * 3]))
+    bucket = JoinBucket([schema(pa.int64())] * 3)
+    for input_ in (0, 1):
+        tuples = [(5, n, [65], n) for n in range(1000)]
+        tuples += [(5, n, [66], n) for n in range(input_, 1000, 2)]
+        assert not list(bucket.add(input_, batch_of(tuples, pa.int64()), windows))
+    added = bucket.add(2, batch_of([(5, 999, [1, 65], 7)], pa.int64()), windows)
+    assert found_in([piece.combinations for piece in added]) == [((999, 999, 7), [65])]
+
+
+def test_wide_tuples_are_combined_in_pieces_of_bounded_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(join_bucket, "_PIECE_BYTES", 10_000)
+    windows = Windows(np.array([1]), np.array([[100, 100]]))
+    wide = schema(pa.int64()).append(pa.field("text", pa.string()))
+
+    def texts(sizes: list[int]) -> pa.RecordBatch:
+        tuples = batch_of([(5, 0, [1], n) for n in range(len(sizes))], pa.int64())
+        return tuples.append_column("text", pa.array(["x" * size for size in sizes]))
+
+    bucket = JoinBucket([wide] * 2)
+    bucket.load(0, texts([10] * 29 + [1000]), windows)
+    pieces = list(bucket.add(1, texts([10, 20_000, 100, 900, 10]), windows))
+    assert all(p.combinations.members[1].nbytes < 30_000 for p in pieces)
+    found = found_in([piece.combinations for piece in pieces])
+    assert found == sorted(((a, b), [1]) for a in range(30) for b in range(5))
+    ids = [set(p.combinations.members[1].column("id").to_pylist()) for p in pieces]
+    assert len([i for i in ids if i == {1}]) == 30  # one by one
+    ends = [p.through for p in pieces]
+    assert ends == [
+        None if i & j else max(i) + 1 for i, j in zip(ids, [*ids[1:], set()], strict=True)
+    ]
+    assert None in ends
+    assert ends[0] == 1
+    monkeypatch.setattr(join_bucket, "_MOST_BYTES", 10**6)
+    with pytest.raises(TooManyCombinations, match="completes 30 combinations"):
+        list(bucket.add(1, texts([10, 40_000]), windows))  # though most tuples are small
 
 
 def test_a_bucket_that_holds_mostly_dead_tuples_is_wasteful(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import tracemalloc
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import product
+from operator import and_
 from unittest.mock import patch
 
 import numpy as np
@@ -13,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.kernels import join_table
+from penstock.kernels.bit_table import Arrivals, Bounds
 from penstock.kernels.columns import INT64_MAX, INT64_MIN
 from penstock.kernels.jit import Bytes, Flags, Ints
-from penstock.kernels.join_table import JoinTable, KeyTable
+from penstock.kernels.join_table import JoinTable, KeyTable, reach_us
 
 UNBOUNDED = INT64_MAX
 # equal in the low half, in the high half, and the extremes
@@ -24,11 +27,13 @@ HASHES = [0, 1, 2**32, 2**32 + 1, -1, INT64_MIN, INT64_MAX]
 
 @dataclass(frozen=True)
 class Row:
-    """A tuple as it arrives; hash None: its key is NULL."""
+    """A tuple as it arrives; hash None: its key is NULL; range None: that of its stream."""
 
     stream: int
     hash: int | None
     time: int
+    range: int | None = None
+    wanted: int = -1
 
 
 Step = list[Row] | list[int]  # tuples to add, or limits to expire by
@@ -69,9 +74,16 @@ class Twin:
         return [n for n in self.live(stream) if self.tuples[stream][n].hash == hash_]
 
     def is_close(self, numbers: tuple[int, ...]) -> bool:
-        times = [self.tuples[stream][n].time for stream, n in enumerate(numbers)]
-        apart = [max(times) - time for time in times]
-        return all(r == UNBOUNDED or d <= r for d, r in zip(apart, self.ranges, strict=True))
+        rows = [self.tuples[stream][n] for stream, n in enumerate(numbers)]
+        latest = max(row.time for row in rows)
+        ranges = [self.ranges[row.stream] for row in rows]
+        ranges = [
+            r if row.range is None else min(r, row.range)
+            for r, row in zip(ranges, rows, strict=True)
+        ]
+        apart = [latest - row.time for row in rows]
+        close = all(r == UNBOUNDED or d <= r for d, r in zip(apart, ranges, strict=True))
+        return close and reduce(and_, (row.wanted for row in rows)) != 0
 
     def expire(self, limits: list[int]) -> None:
         self.limits = [max(pair) for pair in zip(self.limits, limits, strict=True)]
@@ -94,7 +106,15 @@ def arrays(rows: list[Row]) -> tuple[Bytes, Ints, Flags, Ints]:
 
 
 def joined(table: JoinTable, rows: list[Row], ranges: list[int]) -> list[Ints]:
-    return [piece.copy() for piece in table.add(*arrays(rows), np.array(ranges, np.int64))]
+    ranges_us, bounds = np.array(ranges, np.int64), None
+    if any(row.range is not None for row in rows):
+        own = [
+            ranges[r.stream] if r.range is None else min(r.range, ranges[r.stream]) for r in rows
+        ]
+        times, wanted = ([getattr(row, name) for row in rows] for name in ("time", "wanted"))
+        reaches = reach_us(np.array(times, np.int64), np.array(own, np.int64))
+        bounds = Bounds(reaches, np.array(wanted, np.int64))
+    return [piece.copy() for piece in table.add(Arrivals(*arrays(rows)), ranges_us, bounds)]
 
 
 def assert_same_state(table: JoinTable | KeyTable, twin: Twin) -> None:
@@ -114,27 +134,32 @@ def assert_same_state(table: JoinTable | KeyTable, twin: Twin) -> None:
         ]
 
 
+WANTED = [1, 2, 3, 1 << 62, INT64_MIN, -1]  # the last slot of 64 has the sign's bit
 EXTREMES = [INT64_MIN, INT64_MIN + 3, INT64_MAX - 3, INT64_MAX]
 # few times, where ties and partly dead chains are common; then more; then the extremes
 TIMES = [st.integers(0, 3), st.integers(-9, 9), st.integers(-9, 9) | st.sampled_from(EXTREMES)]
 
 
 @st.composite
-def scripts(draw: st.DrawFn) -> tuple[list[int], list[Step]]:
-    """Ranges, and what happens."""
+def scripts(draw: st.DrawFn, each_its_own: bool = False) -> tuple[list[int], list[Step]]:
+    """Ranges, and what happens; each_its_own: tuples have ranges of their own, and wishes."""
     streams = draw(st.sampled_from([3, 2, 4, 5]))
     hashes = st.sampled_from(HASHES[: draw(st.sampled_from([1, 2, len(HASHES)]))])
     times = draw(st.sampled_from(TIMES))
     keys = st.one_of(hashes, hashes, hashes, st.none())
     rows = st.builds(Row, st.integers(0, streams - 1), keys, times)
+    bound = {"range": st.sampled_from([2, 0, 12, UNBOUNDED]), "wanted": st.sampled_from(WANTED)}
+    own = st.builds(Row, st.integers(0, streams - 1), keys, times, **bound)
     each = {"min_size": streams, "max_size": streams}
     ranges = st.lists(st.sampled_from([2, 1, 0, 12, UNBOUNDED, INT64_MAX - 1]), **each)
     happenings = st.lists(rows, max_size=12) | st.lists(times, **each)
+    if each_its_own:
+        happenings |= st.lists(own, max_size=12)
     return draw(ranges | st.just([UNBOUNDED] * streams)), draw(st.lists(happenings, max_size=6))
 
 
 @settings(max_examples=500)
-@given(scripts(), st.integers(1, 5), st.integers(1, 5))
+@given(scripts() | scripts(each_its_own=True), st.integers(1, 5), st.integers(1, 5))
 def test_every_combination_is_found_once_by_its_last_member(
     script: tuple[list[int], list[Step]], most_results: int, piece: int
 ) -> None:
@@ -210,7 +235,7 @@ def test_a_key_with_millions_of_combinations_comes_in_pieces_of_bounded_memory()
     times, ranges = np.arange(2 * count), np.full(2, UNBOUNDED)
     seen = np.zeros((count, count), np.int64)
     tracemalloc.start()
-    for piece in table.add(streams, hashes, known, times, ranges):
+    for piece in table.add(Arrivals(streams, hashes, known, times), ranges):
         assert len(piece) <= most_results
         np.add.at(seen, tuple(piece.T), 1)
     _, peak = tracemalloc.get_traced_memory()
@@ -227,10 +252,9 @@ def test_tables_grow_past_one_piece_and_shrink_when_tuples_expire() -> None:
     table, ranges = JoinTable(2), np.full(2, UNBOUNDED)
     known, times = np.ones(count, np.bool_), np.arange(count)
     small = table.nbytes
-    assert list(table.add(np.zeros(count, np.uint8), keys, known, times, ranges)) == []
-    found = np.concatenate(
-        list(table.add(np.ones(count, np.uint8), keys[order], known, times, ranges))
-    )
+    first, second = np.zeros(count, np.uint8), np.ones(count, np.uint8)
+    assert list(table.add(Arrivals(first, keys, known, times), ranges)) == []
+    found = np.concatenate(list(table.add(Arrivals(second, keys[order], known, times), ranges)))
     assert (found[:, 0] == order).all()
     assert (found[:, 1] == np.arange(count)).all()
     assert table.full_entries == table.entries == count
@@ -274,3 +298,14 @@ def test_more_combinations_than_an_integer_holds_are_counted_as_the_largest_one(
     positions, counts = table.add(*arrays(rows))
     assert positions.tolist() == list(range(15 * 32, 16 * 32))
     assert set(counts.tolist()) == {INT64_MAX}
+
+
+def test_bounds_that_come_later_hold_for_what_came_before() -> None:
+    """There is room that was never written, with anything in it."""
+    table, ranges = JoinTable(2), [5, 5]
+    with patch.object(join_table, "PIECE", 4):
+        joined(table, [Row(0, 7, 1), Row(0, 7, 2), Row(0, 8, 3)], ranges)
+        table.expect(100)
+        table._table.streams[3:] = 200
+        (found,) = joined(table, [Row(1, 7, 6, range=4, wanted=2), Row(1, 7, 7)], ranges)
+    assert found.tolist() == [[1, 0], [0, 0], [1, 1]]

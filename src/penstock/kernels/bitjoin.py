@@ -6,9 +6,15 @@ set, and only if all bits are set are the chains of the other streams looked at:
 order (Kwon, Kim, Lee, Kim: An Efficient M-way Stream Join Algorithm Exploiting a Bit-vector Hash
 Table). A combination is found by its last member to arrive, so exactly once.
 
-With t the latest time of a combination, all its members must satisfy t - time <= range. So on the
-way to a combination two numbers tell all: the latest time so far, and the least time + range; it is
-dead as soon as the former exceeds the latter, and no further member can revive it.
+With t the latest time of a combination, all its members must satisfy t <= reach, which is time +
+range, and somebody must want all of them. So on the way to a combination three numbers tell all:
+the latest time so far, the least reach, and the common bits; it is dead as soon as the first
+exceeds the second or no bit is left, and no further member can revive it. Ranges and bits are the
+tuples' own where queries differ in them, so that nobody pays for how far another one reaches.
+
+What stands below a tuple in its chain came before it, so it is later by no more than the stream's
+disorder, the most that any tuple came behind the newest. A walk ends where even that is out of
+reach: in a stream in order, the tuples within the range are all that is looked at.
 
 A tuple is live while its time is not below the limit of its stream. The first tuple of a chain is
 always live: `expire` sees to it, and clears the bit of an empty chain. Dead tuples further down are
@@ -23,7 +29,10 @@ from penstock.kernels.bit_table import (
     ADDED,
     ARRIVALS,
     BITS,
+    BOUNDS,
+    COMMON,
     DEPTH,
+    DISORDER,
     ENTRIES,
     ENTRY,
     FOUND,
@@ -36,6 +45,7 @@ from penstock.kernels.bit_table import (
     LEAST,
     LIMIT,
     LIVE,
+    NEWEST,
     NEXT,
     NONE,
     NUMBER,
@@ -43,11 +53,14 @@ from penstock.kernels.bit_table import (
     PATH,
     POSITION,
     RANGE,
+    REACH,
     TABLE,
     TIME,
     TUPLES,
     WALK,
+    WANTED,
     Arrivals,
+    Bounds,
     Table,
     Walk,
 )
@@ -72,6 +85,18 @@ _AHEAD = 16  # tuples
 def _plus(a: int, b: int) -> int:
     """a + b, or the largest integer if that is more, or if b is: a range without end."""
     return INT64_MAX if a > INT64_MAX - b or b == INT64_MAX else a + b
+
+
+@inner
+def _note_time(table: Table, stream: int, time: int) -> None:
+    by_stream = table.by_stream
+    newest = by_stream[NEWEST, stream]
+    if time >= newest:
+        by_stream[NEWEST, stream] = time
+    else:
+        too_far = newest >= 0 and time < newest - INT64_MAX  # for the difference to be an integer
+        behind = INT64_MAX if too_far else newest - time
+        by_stream[DISORDER, stream] = max(by_stream[DISORDER, stream], behind)
 
 
 @inner
@@ -115,6 +140,7 @@ def _link(table: Table, entry: int, stream: int, time: int, number: int) -> None
     place = figures[TUPLES]
     figures[TUPLES] += 1
     figures[KEPT] += 1
+    _note_time(table, stream, time)
     table.streams[place] = stream
     tuples[place, TIME] = time
     tuples[place, NUMBER] = number
@@ -157,7 +183,7 @@ def _after(table: Table, place: int, limit: int) -> int:
 def _enumerate(table: Table, walk: Walk, stream: int, results: Ints, count: int) -> int:
     """Go on with the combinations of the newest tuple, which is of this stream."""
     steps, by_stream = walk.steps, table.by_stream
-    last = steps.shape[1] - 1
+    last, own = steps.shape[1] - 1, table.bounds.shape[0] > 0
     entry = table.tuples[table.figures[TUPLES] - 1, ENTRY]
     depth = walk.at[DEPTH]
     while depth > 0 and count < results.shape[0]:
@@ -166,11 +192,22 @@ def _enumerate(table: Table, walk: Walk, stream: int, results: Ints, count: int)
             depth -= 1
             continue
         other = depth - 1 if depth <= stream else depth
-        steps[PATH, depth] = _after(table, place, by_stream[LIMIT, other])
         time = table.tuples[place, TIME]
+        reach = _plus(time, by_stream[RANGE, other])  # that of the tuple, or of others beside it
+        if reach < steps[LATEST, depth]:
+            if _plus(reach, by_stream[DISORDER, other]) < steps[LATEST, depth]:
+                depth -= 1  # what comes after it is out of reach, too
+                continue
+            steps[PATH, depth] = _after(table, place, by_stream[LIMIT, other])
+            continue
+        steps[PATH, depth] = _after(table, place, by_stream[LIMIT, other])
+        common = steps[COMMON, depth]
+        if own:
+            reach = table.bounds[place, REACH]
+            common &= table.bounds[place, WANTED]
         latest = max(steps[LATEST, depth], time)
-        least = min(steps[LEAST, depth], _plus(time, by_stream[RANGE, other]))
-        if latest > least:
+        least = min(steps[LEAST, depth], reach)
+        if latest > least or common == 0:
             continue
         steps[FOUND, other] = table.tuples[place, NUMBER]
         if depth == last:
@@ -181,17 +218,29 @@ def _enumerate(table: Table, walk: Walk, stream: int, results: Ints, count: int)
             depth += 1
             steps[LATEST, depth] = latest
             steps[LEAST, depth] = least
+            steps[COMMON, depth] = common
             following = depth - 1 if depth <= stream else depth
             steps[PATH, depth] = table.entries[entry, HEADS + following]
     walk.at[DEPTH] = depth
     return count
 
 
-@kernel(ARRIVALS, TABLE, WALK, CHANGED_INT_ROWS, INT)
-def add_tuples(arrivals: Arrivals, table: Table, walk: Walk, results: Ints, count: int) -> int:
+@inner
+def _bind(table: Table, bounds: Bounds, i: int) -> None:
+    """Note the bounds of the newest tuple, where tuples have their own."""
+    if table.bounds.shape[0] > 0:
+        place = table.figures[TUPLES] - 1
+        table.bounds[place, REACH] = bounds.reaches[i]
+        table.bounds[place, WANTED] = bounds.wanted[i]
+
+
+@kernel(ARRIVALS, BOUNDS, TABLE, WALK, CHANGED_INT_ROWS, INT)
+def add_tuples(
+    arrivals: Arrivals, bounds: Bounds, table: Table, walk: Walk, results: Ints, count: int
+) -> int:
     """Add tuples from where the walk stands until all are in or the results are full."""
     streams, hashes, known, times = arrivals
-    by_stream, steps = table.by_stream, walk.steps
+    by_stream, steps, own = table.by_stream, walk.steps, table.bounds.shape[0] > 0
     for i in range(walk.at[POSITION], streams.size):
         stream = streams[i]
         _fetch(table, hashes, i)
@@ -203,12 +252,16 @@ def add_tuples(arrivals: Arrivals, table: Table, walk: Walk, results: Ints, coun
             by_stream[LIVE, stream] += 1
             entry = _entry_of(table, hashes[i])
             _link(table, entry, stream, times[i], number)
+            _bind(table, bounds, i)
             if table.entries[entry, BITS] != _all_bits(table):
                 continue
             walk.at[DEPTH] = 1
             steps[FOUND, stream] = number
             steps[LATEST, 1] = times[i]
-            steps[LEAST, 1] = _plus(times[i], by_stream[RANGE, stream])
+            steps[LEAST, 1] = (
+                bounds.reaches[i] if own else _plus(times[i], by_stream[RANGE, stream])
+            )
+            steps[COMMON, 1] = bounds.wanted[i] if own else 1
             steps[PATH, 1] = table.entries[entry, HEADS + (0 if stream > 0 else 1)]
         count = _enumerate(table, walk, stream, results, count)
         if count == results.shape[0]:
@@ -218,8 +271,8 @@ def add_tuples(arrivals: Arrivals, table: Table, walk: Walk, results: Ints, coun
     return count
 
 
-@kernel(ARRIVALS, TABLE)
-def load_tuples(arrivals: Arrivals, table: Table) -> None:
+@kernel(ARRIVALS, BOUNDS, TABLE)
+def load_tuples(arrivals: Arrivals, bounds: Bounds, table: Table) -> None:
     """Add tuples without looking for combinations."""
     streams, hashes, known, times = arrivals
     by_stream = table.by_stream
@@ -231,6 +284,7 @@ def load_tuples(arrivals: Arrivals, table: Table) -> None:
         if known[i] and times[i] >= by_stream[LIMIT, stream]:
             by_stream[LIVE, stream] += 1
             _link(table, _entry_of(table, hashes[i]), stream, times[i], number)
+            _bind(table, bounds, i)
 
 
 @inner
@@ -247,7 +301,11 @@ def _reaching(table: Table, entry: int, stream: int, latest: int, ties: bool) ->
     count = 0
     while place >= 0:
         time = table.tuples[place, TIME]
-        if (time < latest or (ties and time == latest)) and _plus(time, range_) >= latest:
+        reach = _plus(time, range_)
+        if reach < latest:
+            if _plus(reach, table.by_stream[DISORDER, stream]) < latest:
+                break
+        elif time < latest or (ties and time == latest):
             count += table.tuples[place, NUMBER]
         place = _after(table, place, limit)
     return count
@@ -270,6 +328,8 @@ def _combinations(table: Table, entry: int, stream: int, time: int) -> int:
         place = table.entries[entry, HEADS + leader] if leader != stream else NONE
         while place >= 0:
             latest = table.tuples[place, TIME]
+            if latest < time and _plus(latest, table.by_stream[DISORDER, leader]) < time:
+                break
             if time < latest <= last:
                 found = table.tuples[place, NUMBER]
                 for other in range(streams):
@@ -381,6 +441,8 @@ def copy_live(old: Table, new: Table) -> None:
         if time >= old.by_stream[LIMIT, stream]:
             entry = _entry_of(new, old.entries[old.tuples[place, ENTRY], HASH])
             _link(new, entry, stream, time, old.tuples[place, NUMBER])
+            if new.bounds.shape[0] > 0:
+                new.bounds[new.figures[TUPLES] - 1] = old.bounds[place]
 
 
 @kernel(TABLE)

@@ -62,6 +62,9 @@ CHANGED_WORD_ROWS = _array(types.uint64, 2, readonly=False)
 
 def named_tuple(class_: type, *fields: Any) -> Any:
     """The type of an argument that bundles others."""
+    if len(set(fields)) == 1:
+        alike: Any = types.NamedUniTuple
+        return alike(fields[0], len(fields), class_)
     type_: Any = types.NamedTuple
     return type_(fields, class_)
 

@@ -14,16 +14,19 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.kernels.jit import Bytes, Flags, Ints
+from penstock.kernels.bit_table import Arrivals, Bounds
+from penstock.kernels.jit import Ints, SmallInts
 from penstock.kernels.join_keys import join_keys, same_keys
-from penstock.kernels.join_slots import combination_slots
+from penstock.kernels.join_slots import ascending_slots, combination_slots, slot_bounds
 from penstock.kernels.join_table import JoinTable
 from penstock.kernels.tuple_store import TupleStore
 
 TIME, SLOTS = "__ts", "__slots"
-MOST_OF_ONE = 1 << 23  # combinations that one tuple may complete, if they are small
+MOST_OF_ONE = 1 << 23  # combinations that one tuple may complete
 _MOST_BYTES = 2**30  # of these combinations
+_PIECE_BYTES = 2**26  # of combinations that are put together at once
 _MUCH = 1 << 16  # tuples
+_SAMPLE = 1 << 10  # of combinations that are too many
 
 
 def key_name(number: int) -> str:
@@ -59,10 +62,11 @@ class Combinations:
 
 
 class Found(NamedTuple):
-    """Combinations, and up to which row of the batch all of them have been found."""
+    """Combinations, and up to which row of the batch all of them have been found; None if the next
+    ones are of the same row."""
 
     combinations: Combinations
-    through: int
+    through: int | None
 
 
 class JoinBucket:
@@ -86,9 +90,9 @@ class JoinBucket:
 
     def load(self, input_: int, batch: pa.RecordBatch, windows: Windows) -> None:
         """Take in tuples whose combinations with those before them are known already."""
-        self._stores[input_].append(batch)
-        streams, hashes, known, times_us, _ = self._arrivals(input_, batch)
-        self._table.load(streams, hashes, known, times_us)
+        self._stores[input_].append(_in_order(batch))
+        arrivals, bounds, _ = self._arrivals(input_, batch, windows)
+        self._table.load(arrivals, windows.longest_us, bounds)
 
     def add(self, input_: int, batch: pa.RecordBatch, windows: Windows) -> Iterator[Found]:
         """Take in tuples; the combinations that they complete, in pieces to be asked for.
@@ -96,21 +100,71 @@ class JoinBucket:
         Whoever stops asking must not use the bucket again.
         """
         first = self._stores[input_].count
-        self._stores[input_].append(batch)
-        streams, hashes, known, times_us, exact = self._arrivals(input_, batch)
-        found = self._table.add(streams, hashes, known, times_us, windows.longest_us)
-        for numbers, last in _whole_rows(found, input_, self._most_of_one()):
-            members = [
-                store.take(np.ascontiguousarray(numbers[:, i]))
-                for i, store in enumerate(self._stores)
-            ]
-            combinations = _wanted(members if exact else self._equal(members), windows)
-            if len(combinations):
-                yield Found(combinations, batch.num_rows if last is None else last - first)
+        self._stores[input_].append(_in_order(batch))
+        arrivals, bounds, exact = self._arrivals(input_, batch, windows)
+        found = self._table.add(arrivals, windows.longest_us, bounds)
+        for whole, last in _whole_rows(found, input_):
+            if (one := self._too_large(whole, input_)) is not None:
+                some = whole[one][:: 1 + len(whole[one]) // _SAMPLE]
+                slots = self._combinations(some, exact, windows).slots
+                raise too_many(len(whole[one]), slots.flatten().to_numpy())
+            for numbers, following in self._pieces(whole, input_):
+                combinations = self._combinations(numbers, exact, windows)
+                if len(combinations):
+                    reached = last if following is None else following
+                    through = batch.num_rows if reached is None else reached - first
+                    splits = following is not None and following == numbers[-1, input_]
+                    yield Found(combinations, None if splits else through)
 
-    def _most_of_one(self) -> int:
-        size = sum(store.nbytes // max(1, store.held) for store in self._stores)
-        return max(1, min(MOST_OF_ONE, _MOST_BYTES // max(1, size)))
+    def _combinations(self, numbers: Ints, exact: bool, windows: Windows) -> Combinations:
+        """Those of the combinations, given by numbers, that somebody wants."""
+        members = [
+            store.take(np.ascontiguousarray(numbers[:, i])) for i, store in enumerate(self._stores)
+        ]
+        return _wanted(members if exact else self._equal(members), windows)
+
+    def _too_large(self, numbers: Ints, input_: int) -> slice | None:
+        """The combinations of an arriving tuple that has more of them than there may be."""
+        arriving = numbers[:, input_]
+        first = np.flatnonzero(np.diff(arriving, prepend=arriving[0] - 1))
+        counts = np.diff(first, append=len(numbers))
+        large = counts > MOST_OF_ONE
+        if len(numbers) * self._widest > _MOST_BYTES:
+            large |= np.add.reduceat(self._sizes(numbers), first) > _MOST_BYTES
+        if not large.any():
+            return None
+        at = int(large.argmax())
+        return slice(int(first[at]), int(first[at] + counts[at]))
+
+    @property
+    def _widest(self) -> int:
+        return sum(store.widest for store in self._stores)
+
+    def _sizes(self, numbers: Ints) -> Ints:
+        """Bytes of each combination."""
+        sizes = [store.sizes(numbers[:, i]) for i, store in enumerate(self._stores)]
+        total: Ints = np.sum(sizes, axis=0)
+        return total
+
+    def _pieces(self, numbers: Ints, input_: int) -> Iterator[tuple[Ints, int | None]]:
+        """Combinations in pieces of bounded size, those of a tuple together where they fit.
+
+        With each the number of the arriving tuple that comes next; None at the end.
+        """
+        if len(numbers) * self._widest <= _PIECE_BYTES:
+            yield numbers, None
+            return
+        through = np.cumsum(self._sizes(numbers))
+        arriving = np.ascontiguousarray(numbers[:, input_])
+        begin = 0
+        while begin < len(numbers):
+            done = through[begin - 1] if begin else 0
+            end = int(np.searchsorted(through, done + _PIECE_BYTES, side="right"))
+            if end < len(numbers):
+                whole = int(np.searchsorted(arriving, arriving[end]))
+                end = whole if whole > begin else max(end, begin + 1)
+            yield numbers[begin:end], int(arriving[end]) if end < len(numbers) else None
+            begin = end
 
     @property
     def wasteful(self) -> bool:
@@ -125,11 +179,17 @@ class JoinBucket:
             store.drop_before(first)
 
     def _arrivals(
-        self, input_: int, batch: pa.RecordBatch
-    ) -> tuple[Bytes, Ints, Flags, Ints, bool]:
+        self, input_: int, batch: pa.RecordBatch, windows: Windows
+    ) -> tuple[Arrivals, Bounds | None, bool]:
+        """Tuples as the table takes them, and whether equal hashes are equal keys."""
         keys = join_keys([batch.column(name) for name in self._keys])
         streams = np.full(batch.num_rows, input_, np.uint8)
-        return streams, keys.hashes, keys.known, batch.column(TIME).to_numpy(), keys.exact
+        known, times_us, bounds = keys.known, batch.column(TIME).to_numpy(), None
+        if windows.slots.size > 1:
+            ranges_us = np.ascontiguousarray(windows.ranges_us[:, input_])
+            bounds = slot_bounds(batch.column(SLOTS), times_us, windows.slots, ranges_us)
+            known = known & (bounds.wanted != 0)  # what nobody wants is not looked at
+        return Arrivals(streams, keys.hashes, known, times_us), bounds, keys.exact
 
     def _equal(self, members: list[pa.Table]) -> list[pa.Table]:
         """The combinations whose keys are really equal, not only their hashes."""
@@ -138,16 +198,22 @@ class JoinBucket:
         return members if same.all() else [m.filter(pa.array(same)) for m in members]
 
 
-def too_many(most: int) -> PenstockError:
-    return PenstockError(
-        f"one tuple of a join completes more than {most:,} combinations",
-        "DROP the query, then register it with a shorter RANGE or conditions on its partners",
-    )
+class TooManyCombinations(PenstockError):
+    """More than a micro-batch can carry, and nothing that could be put off; for whom, if known."""
+
+    def __init__(self, message: str, slots: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.slots = list(slots)
 
 
-def _whole_rows(
-    pieces: Iterator[Ints], input_: int, most: int
-) -> Iterator[tuple[Ints, int | None]]:
+def too_many(count: int, slots: SmallInts) -> TooManyCombinations:
+    """slots: of some of the combinations; who wants few of them is not to blame."""
+    wanted, counts = np.unique(slots, return_counts=True)
+    message = f"one tuple of a join completes {count:,} combinations or more"
+    return TooManyCombinations(message, wanted[2 * counts > counts.max(initial=0)].tolist())
+
+
+def _whole_rows(pieces: Iterator[Ints], input_: int) -> Iterator[tuple[Ints, int | None]]:
     """Combinations cut so that all those of an arriving tuple come together.
 
     With each the number of the tuple whose combinations are not all there yet; None at the end.
@@ -163,10 +229,18 @@ def _whole_rows(
             yield np.concatenate([*waiting, piece[:cut]]), last
             waiting = []
         waiting.append(piece[cut:])
-        if sum(len(w) for w in waiting) > most:
-            raise too_many(most)
+        if sum(len(w) for w in waiting) > MOST_OF_ONE:
+            break  # more than anybody gets to see
     if waiting:
         yield np.concatenate(waiting), None
+
+
+def _in_order(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The tuples with their slots ascending; in older states they are in any order."""
+    slots = batch.column(SLOTS)
+    if (ordered := ascending_slots(slots)) is slots:
+        return batch
+    return batch.set_column(batch.schema.get_field_index(SLOTS), batch.schema.field(SLOTS), ordered)
 
 
 def _wanted(members: list[pa.Table], windows: Windows) -> Combinations:

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Any
+from itertools import repeat
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ import numpy.typing as npt
 from penstock.kernels.bit_table import (
     ADDED,
     BITS,
+    DISORDER,
     ENTRIES,
     FULL,
     HEADS,
@@ -29,14 +31,18 @@ from penstock.kernels.bit_table import (
     KEPT,
     LIMIT,
     LIVE,
+    NEWEST,
     NUMBER,
     ONES,
     POSITION,
     RANGE,
+    REACH,
     TABLE,
     TIME,
     TUPLES,
+    WANTED,
     Arrivals,
+    Bounds,
     Table,
     Walk,
 )
@@ -69,9 +75,9 @@ class _BitTable:
     """What both tables share: the tuples kept, and forgetting them."""
 
     def __init__(self, streams: int, grouped: bool) -> None:
-        by_stream = np.zeros((4, streams), np.int64)
-        by_stream[LIMIT] = INT64_MIN
-        self._table = _empty(by_stream, 0)
+        by_stream = np.zeros((6, streams), np.int64)
+        by_stream[[LIMIT, NEWEST]] = INT64_MIN
+        self._table = _empty(by_stream, 0, own=False)
         self._grouped = grouped
         self._runs: list[list[_Run]] = [[] for _ in range(streams)]
         self._ordered = [0] * streams  # tuples before this are in runs
@@ -109,7 +115,9 @@ class _BitTable:
     def nbytes(self) -> int:
         """Memory in use; room made ahead is not touched before it is needed."""
         table = self._table
-        tuples = table.figures[TUPLES] * (table.tuples.strides[0] + table.streams.strides[0])
+        width = table.tuples.strides[0] + table.streams.strides[0]
+        width += table.bounds.strides[0] if len(table.bounds) else 0
+        tuples = table.figures[TUPLES] * width
         entries = table.figures[ENTRIES] * table.entries.strides[0]
         orders = sum(run.order.nbytes for runs in self._runs for run in runs)
         return int(tuples + entries) + table.slots.nbytes + orders
@@ -149,7 +157,9 @@ class _BitTable:
     def _rebuild(self) -> None:
         old = self._table
         # until the next time there will be as many dead ones, and those of one more call
-        self._table = _empty(old.by_stream, int(old.figures[KEPT]) * 5 // 2)
+        old.by_stream[NEWEST], old.by_stream[DISORDER] = INT64_MIN, 0
+        room = int(old.figures[KEPT]) * 5 // 2
+        self._table = _empty(old.by_stream, room, own=len(old.bounds) > 0)
         copy_live(old, self._table)
         self._runs = [[] for _ in self._runs]
         self._ordered = [0] * len(self._runs)
@@ -158,7 +168,8 @@ class _BitTable:
 class JoinTable(_BitTable):
     """Finds combinations of one tuple of each stream with equal keys, close enough in time.
 
-    With t the latest time of a combination, t - time <= range holds for each of its tuples.
+    With t the latest time of a combination, t - time <= range holds for each of its tuples; or t <=
+    reach, where tuples have bounds of their own, and then there is a bit that all of them have.
     Tuples of a stream are numbered from 0 in the order in which they are added.
     """
 
@@ -167,21 +178,22 @@ class JoinTable(_BitTable):
         self._most_results = most_results
 
     def add(
-        self, streams: Bytes, hashes: Ints, known: Flags, times_us: Ints, ranges_us: Ints
+        self, arrivals: Arrivals, ranges_us: Ints, bounds: Bounds | None = None
     ) -> Iterator[Ints]:
         """Add tuples in order of arrival; yield the combinations that they complete.
+
+        bounds: how far each reaches by itself, not further than the range of its stream.
 
         A row of a piece has the tuple's number for each stream; a piece has at most `most_results`
         rows. Tuples are added as far as the pieces are asked for: ask for all of them. Tuples whose
         key is not known, or whose time is below the limit, only get a number.
         """
-        self._table.by_stream[RANGE] = ranges_us
         results, count = self._new_results(), 0
-        for piece in _pieces(Arrivals(streams, hashes, known, times_us)):
+        for piece, own in self._bounded(arrivals, ranges_us, bounds):
             self._table = _with_room(self._table, piece.streams.size, piece.streams.size)
-            walk = Walk(np.zeros(2, np.int64), np.zeros((4, ranges_us.size), np.int64))
+            walk = Walk(np.zeros(2, np.int64), np.zeros((5, ranges_us.size), np.int64))
             while walk.at[POSITION] < piece.streams.size:
-                count = add_tuples(piece, self._table, walk, results, count)
+                count = add_tuples(piece, own, self._table, walk, results, count)
                 if count == self._most_results:
                     yield results
                     results, count = self._new_results(), 0
@@ -192,11 +204,28 @@ class JoinTable(_BitTable):
         """Make room at once for tuples that are about to come, as if all had new keys."""
         self._table = _with_room(self._table, tuples, tuples)
 
-    def load(self, streams: Bytes, hashes: Ints, known: Flags, times_us: Ints) -> None:
+    def load(self, arrivals: Arrivals, ranges_us: Ints, bounds: Bounds | None = None) -> None:
         """Add tuples whose combinations with those before them are known already."""
-        for piece in _pieces(Arrivals(streams, hashes, known, times_us)):
+        for piece, own in self._bounded(arrivals, ranges_us, bounds):
             self._table = _with_room(self._table, piece.streams.size, piece.streams.size)
-            load_tuples(piece, self._table)
+            load_tuples(piece, own, self._table)
+
+    def _bounded(
+        self, arrivals: Arrivals, ranges_us: Ints, bounds: Bounds | None
+    ) -> Iterator[tuple[Arrivals, Bounds]]:
+        """The tuples in pieces, with bounds once any have had some.
+
+        Those before the first with bounds reach as far as the ranges of then, for whomever.
+        """
+        if bounds is not None and not len(self._table.bounds):
+            self._table = _with_bounds(self._table)
+        if len(self._table.bounds) and bounds is None:
+            reaches = reach_us(arrivals.times, ranges_us[arrivals.streams])
+            bounds = Bounds(reaches, np.full(reaches.size, _ALL))
+        self._table.by_stream[RANGE] = ranges_us
+        own = _NO_BOUNDS if bounds is None else bounds
+        pieces = _pieces(own) if bounds is not None else repeat(own)
+        yield from zip(_pieces(arrivals), pieces, strict=False)
 
     def _new_results(self) -> Ints:
         return np.empty((self._most_results, len(self._runs)), np.int64)
@@ -247,21 +276,51 @@ class KeyTable(_BitTable):
             super().expire(limits_us)
 
 
-def _pieces(arrivals: Arrivals) -> Iterator[Arrivals]:
-    for begin in range(0, arrivals.streams.size, PIECE):
-        views: list[Any] = [array[begin : begin + PIECE] for array in arrivals]
-        for view in views:
-            view.flags.writeable = False  # in a bundle, kernels take no other arrays for read-only
-        yield Arrivals(*views)
+def reach_us(time_us: Ints, range_us: Ints) -> Ints:
+    """time + RANGE, or the largest integer if that is more, or if the RANGE has no end."""
+    endless = (range_us == INT64_MAX) | (time_us > INT64_MAX - range_us)
+    reached: Ints = np.where(endless, INT64_MAX, time_us + range_us)
+    return reached
 
 
-def _empty(by_stream: Ints, tuples: int) -> Table:
-    """A table without tuples, with room for some."""
+Bundle = TypeVar("Bundle", Arrivals, Bounds)
+
+
+def _pieces(bundle: Bundle) -> Iterator[Bundle]:
+    class_: Any = type(bundle)
+    for begin in range(0, bundle[0].size, PIECE):
+        yield _read_only(class_(*(array[begin : begin + PIECE] for array in bundle)))
+
+
+def _read_only(bundle: Bundle) -> Bundle:
+    """In a bundle, kernels take no other arrays for read-only."""
+    for array in bundle:
+        array.flags.writeable = False
+    return bundle
+
+
+_ALL = -1  # bits
+_NO_BOUNDS = _read_only(Bounds(np.empty(0, np.int64), np.empty(0, np.int64)))
+
+
+def _with_bounds(table: Table) -> Table:
+    """The table with bounds for each tuple; those that it has are as they were without."""
+    used, room = int(table.figures[TUPLES]), max(1, len(table.tuples))
+    bounds = np.empty((room, 2), np.int64)
+    ranges_us = table.by_stream[RANGE][table.streams[:used]]
+    bounds[:used, REACH] = reach_us(table.tuples[:used, TIME], ranges_us)
+    bounds[:used, WANTED] = _ALL
+    return table._replace(bounds=bounds)
+
+
+def _empty(by_stream: Ints, tuples: int, own: bool) -> Table:
+    """A table without tuples, with room for some; own: for bounds, too."""
     streams = by_stream.shape[1]
     nothing = Table(
         slots=np.zeros(2, np.int64),
         entries=np.empty((0, HEADS + streams), np.int64),
         tuples=np.empty((0, 4), np.int64),
+        bounds=np.empty((int(own), 2), np.int64),
         streams=np.empty(0, np.uint8),
         by_stream=by_stream,
         figures=np.zeros(6, np.int64),
@@ -272,7 +331,9 @@ def _empty(by_stream: Ints, tuples: int) -> Table:
 def _with_room(table: Table, more: int, more_tuples: int) -> Table:
     """The table with room for more keys and tuples."""
     tuples, entries = (int(table.figures[i]) for i in (TUPLES, ENTRIES))
+    bounds = table.bounds
     table = table._replace(
+        bounds=_grown(bounds, tuples, tuples + more_tuples) if len(bounds) else bounds,
         entries=_grown(table.entries, entries, entries + more),
         tuples=_grown(table.tuples, tuples, tuples + more_tuples),
         streams=_grown(table.streams, tuples, tuples + more_tuples),

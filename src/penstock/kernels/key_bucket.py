@@ -24,6 +24,7 @@ from penstock.kernels.join_bucket import (
 )
 from penstock.kernels.join_keys import join_keys
 from penstock.kernels.join_table import MOST_RESULTS, KeyTable
+from penstock.kernels.partials import LONG_DIGITS
 
 _KEY = key_name(0)
 
@@ -39,7 +40,13 @@ def counts_suffice(schemas: list[pa.Schema]) -> bool:
 def _is_plain(type_: pa.DataType) -> bool:
     """Equal values are the same value (0.0 and -0.0 are not) and hash alike only then."""
     kinds = pa.types
-    return bool(kinds.is_integer(type_) or kinds.is_date(type_) or kinds.is_timestamp(type_))
+    return bool(
+        kinds.is_integer(type_)
+        or kinds.is_date(type_)
+        or kinds.is_timestamp(type_)
+        or kinds.is_boolean(type_)
+        or (kinds.is_decimal128(type_) and type_.precision <= LONG_DIGITS)
+    )
 
 
 class KeyBucket:
@@ -72,8 +79,8 @@ class KeyBucket:
         Whoever stops asking must not use the bucket again.
         """
         rows, slots, counts = self._count(input_, batch, windows)
-        if (counts > MOST_OF_ONE).any():
-            raise too_many(MOST_OF_ONE)
+        if (large := counts > MOST_OF_ONE).any():
+            raise too_many(int(counts[large][0]), slots[large])
         through = np.cumsum(counts)
         begin = 0
         while begin < rows.size:
@@ -94,6 +101,7 @@ class KeyBucket:
         self, input_: int, batch: pa.RecordBatch, windows: Windows
     ) -> tuple[Ints, SmallInts, Ints]:
         """Which rows complete combinations, for which slot, and how many; rows ascend."""
+        self._forget_all_but(windows.slots)
         keys = join_keys([batch.column(_KEY)])
         times_us = batch.column(TIME).to_numpy()
         lists = batch.column(SLOTS)
@@ -112,14 +120,17 @@ class KeyBucket:
         return rows[order], slots[order], counts[order]
 
     def _table(self, slot: int, windows: Windows) -> KeyTable | None:
-        """The table of a slot that lives; those that have gone make room."""
+        """The table of a slot, if it lives."""
         place = int(np.searchsorted(windows.slots, slot))
         if place == windows.slots.size or windows.slots[place] != slot:
             return None
         if slot not in self._tables:
-            self._tables = {s: t for s, t in self._tables.items() if s in windows.slots}
             self._tables[slot] = KeyTable(windows.ranges_us[place])
         return self._tables[slot]
+
+    def _forget_all_but(self, slots: Ints) -> None:
+        for gone in self._tables.keys() - set(slots.tolist()):
+            del self._tables[gone]
 
     def _combinations(self, batch: pa.RecordBatch, rows: Ints, slots: SmallInts) -> Combinations:
         keys = pa.table({_KEY: batch.column(_KEY).take(pa.array(rows))})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.kernels.jit import Ints
 
@@ -18,6 +19,7 @@ class TupleStore:
         self._batches: list[pa.RecordBatch] = []
         self._first = 0  # number of the first tuple that is still here
         self.count = 0  # tuples ever appended
+        self.widest = 0  # bytes of the largest tuple ever appended
 
     @property
     def nbytes(self) -> int:
@@ -31,6 +33,7 @@ class TupleStore:
     def append(self, batch: pa.RecordBatch) -> None:
         self.count += batch.num_rows
         merged = [batch.select(self._schema.names)]
+        self.widest = max(self.widest, int(row_sizes(merged[0]).max(initial=0)))
         while self._batches and self._batches[-1].num_rows <= sum(b.num_rows for b in merged):
             merged.append(self._batches.pop())
         whole = pa.Table.from_batches(merged[::-1], self._schema).combine_chunks()
@@ -45,9 +48,55 @@ class TupleStore:
             if not self._batches[0].num_rows:
                 del self._batches[0]
 
+    def sizes(self, numbers: Ints) -> Ints:
+        """How many bytes each of these tuples has."""
+        held = [row_sizes(batch) for batch in self._batches]
+        sizes: Ints = np.concatenate([np.empty(0, np.int64), *held])[numbers - self._first]
+        return sizes
+
     def take(self, numbers: Ints) -> pa.Table:
         """The tuples of these numbers, in this order."""
         if not self._batches:
             return self._schema.empty_table()
         table = pa.Table.from_batches(self._batches, self._schema)
         return table.take(pa.array(np.asarray(numbers) - self._first))
+
+
+def row_sizes(batch: pa.RecordBatch) -> Ints:
+    """How many bytes the values of each row have; it depends on nothing but the values.
+
+    >>> row_sizes(pa.record_batch({"n": [1, 2], "s": ["a", None], "l": [["x", "yz"], []]})).tolist()
+    [28, 16]
+    """
+    sizes = np.zeros(batch.num_rows, np.int64)
+    for column in batch.columns:
+        sizes += _sizes(column)
+    return sizes
+
+
+def _sizes(column: pa.Array) -> Ints:
+    kind = column.type
+    if _has_lengths(kind):
+        return 4 + _filled(pc.binary_length(column))
+    if pa.types.is_list(kind):
+        lengths = _filled(pc.list_value_length(column))
+        through = np.append(0, np.cumsum(_sizes(column.flatten())))
+        end = np.cumsum(lengths)
+        sizes: Ints = 4 + through[end] - through[end - lengths]
+        return sizes
+    return np.full(len(column), max(1, kind.bit_width // 8), np.int64)
+
+
+def _filled(lengths: pa.Array) -> Ints:
+    found: Ints = pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+def _has_lengths(type_: pa.DataType) -> bool:
+    kinds = pa.types
+    return bool(
+        kinds.is_string(type_)
+        or kinds.is_binary(type_)
+        or kinds.is_large_string(type_)
+        or kinds.is_large_binary(type_)
+    )
