@@ -10,6 +10,7 @@ from penstock.control.quarantine import (
     WELL,
     Health,
     Patience,
+    Restarts,
     after_failure,
     after_success,
     in_words,
@@ -114,3 +115,34 @@ def test_whatever_happens_pauses_are_bounded_and_only_a_success_makes_well(event
         assert health.tries <= PATIENCE.tries
         if health.retry_at_s is not None:
             assert PATIENCE.first_s <= health.retry_at_s - now_s <= PATIENCE.longest_s
+
+
+def test_what_one_kind_of_failure_took_in_vain_is_not_held_against_another() -> None:
+    few, many = Patience(1.0, 8.0, tries=2), Patience(1.0, 2.0, tries=100)
+    restarts = Restarts()
+    for _ in range(10):
+        assert not restarts.after_failure("r", 5, many, 0.0).given_up
+    assert [restarts.after_failure("r", 5, few, 0.0).given_up for _ in range(3)] == [
+        False,
+        False,
+        True,
+    ]
+    assert not restarts.after_failure("r", 6, few, 0.0).given_up  # it had worked in between
+    assert not restarts.after_failure("other", 0, few, 0.0).given_up
+
+
+def test_a_failure_of_long_ago_is_forgiven() -> None:
+    few = Patience(1.0, 8.0, tries=1)
+    restarts = Restarts()
+    failures = [restarts.after_failure("r", 5, few, now_s) for now_s in (0.0, 500.0, 1200.0)]
+    assert [health.given_up for health in failures] == [False, True, False]
+
+
+def test_failures_of_two_kinds_in_turn_come_to_an_end() -> None:
+    kinds = (Patience(1.0, 8.0, tries=5), Patience(1.0, 2.0, tries=20))
+    restarts = Restarts()
+    failures = [restarts.after_failure("r", 1, kinds[n % 2], 0.0) for n in range(12)]
+    assert not any(health.given_up for health in failures[:10])
+    assert failures[10].given_up
+    restarts.forget("r")
+    assert not restarts.after_failure("r", 0, kinds[0], 0.0).given_up

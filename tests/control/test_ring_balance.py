@@ -55,6 +55,23 @@ def test_slots_with_state_only_go_to_a_copy_of_their_ring() -> None:
     assert maintain(small, LIMITS) == []
 
 
+def test_slots_of_a_ring_that_is_behind_only_go_to_a_copy_which_is_where_it_is() -> None:
+    """One with room would have to wait for all that the other has still to read."""
+    for late in ({"backlog_per_s": 0.3}, {"behind": 2.5}):
+        rings = [ring("a", 0.5, 0.5, **late), ring("b", 0.2)]
+        assert maintain(rings, LIMITS) == [Split("a", (0,), None)]
+        assert maintain(rings, replace(LIMITS, copies=2)) == []
+    nearly = [ring("a", 0.5, 0.5, behind=2.0), ring("b", 0.2)]
+    assert maintain(nearly, LIMITS) == [Split("a", (0,), "b")]
+
+
+def test_a_ring_that_is_behind_gets_no_slots_and_gives_none_to_be_merged() -> None:
+    assert maintain([ring("a", 0.5, 0.5), ring("b", 0.2, behind=3)], LIMITS) == [
+        Split("a", (0,), None)
+    ]
+    assert maintain([ring("a", 0.2), ring("b", 0.01, behind=3)], LIMITS) == []
+
+
 def test_there_are_no_more_copies_of_a_ring_than_allowed() -> None:
     limits = replace(LIMITS, copies=2)
     full = [ring("a", 0.5, 0.5, portable=False), ring("b", 0.5, 0.4, portable=False)]
@@ -73,6 +90,25 @@ def test_what_cannot_be_parted_is_not_split() -> None:
     assert maintain([ring("a", 5.0)], LIMITS) == []
     reading = ring("a", 0.05, 0.05, fixed=1.0)
     assert maintain([reading], LIMITS) == []  # both halves would read the stream
+
+
+def test_an_empty_ring_that_nobody_may_share_is_not_kept() -> None:
+    own = ring("own", composition="own", shared=False)
+    rings = [own, ring("a", idle_s=1), ring("b", idle_s=2, composition="y")]
+    assert maintain(rings, LIMITS) == [KeepWarm("a"), KeepWarm("b"), Retire("own")]
+
+
+def staying(found: RingFacts, *slots: int) -> RingFacts:
+    changed = (replace(slot, stays=slot.slot in slots) for slot in found.slots)
+    return replace(found, slots=tuple(changed))
+
+
+def test_slots_that_cannot_move_are_not_given_away() -> None:
+    full = ring("a", 0.3, 0.3, 0.3, 0.3)
+    assert maintain([staying(full, 0, 1)], LIMITS) == [Split("a", (2, 3), None)]
+    assert maintain([staying(full, 0, 1, 2)], LIMITS) == [Split("a", (3,), None)]
+    assert maintain([staying(full, 0, 1, 2, 3)], LIMITS) == []
+    assert maintain([staying(ring("a", 0.1, 0.1), 1), ring("b", 0.1)], LIMITS) == []
 
 
 def test_two_rings_with_little_to_do_become_one() -> None:

@@ -42,6 +42,28 @@ def test_a_ring_that_does_not_keep_up_is_over_the_top() -> None:
     assert (steady.capacity, steady.growth) == (0.0, 0.0)
 
 
+def test_a_backlog_that_grows_by_little_is_that_of_the_moment() -> None:
+    first = Seen(0, 0, 0, done=0, waiting=0)
+    little = load_between(first, Seen(10, 10, 10.0, done=100, waiting=9), 1.0, 2)
+    assert (little.capacity, little.growth) == (0.0, 0.0)
+
+
+def test_what_waits_is_told_in_micro_batches_as_large_as_those_it_had() -> None:
+    first = Seen(0, 0, 0, done=0, waiting=0)
+    assert load_between(first, Seen(10, 5, 9.0, done=20, waiting=40), 0.2, 2).behind == 10
+    assert load_between(first, Seen(10, 5, 9.0, done=20, waiting=0), 0.2, 2).behind == 0
+    assert load_between(first, Seen(10, 5, 9.0, done=0, waiting=1), 0.2, 2).behind == float("inf")
+    assert load_between(Seen(0, 0, 0), Seen(10, 5, 9.0), 0.2, 2).behind == 0  # nobody knows
+
+
+def test_a_burst_does_not_fill_a_ring_with_time_to_spare() -> None:
+    first = Seen(0, 0, 0, done=0, waiting=0)
+    burst = load_between(first, Seen(10, 2, 3.0, done=8, waiting=56), 0.5, 2)
+    assert burst.growth == 0
+    assert burst.capacity == pytest.approx(0.2)
+    assert burst.busy == pytest.approx(0.3)
+
+
 def test_a_ring_that_catches_up_has_only_what_is_new_to_do() -> None:
     first = Seen(0, 0, 0, done=0, waiting=900)
     old = load_between(first, Seen(10, 5, 9, 1, 2, 3, done=400, waiting=500), 0.2, 2)

@@ -13,7 +13,7 @@ itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 # raised: an error; blocked: no answer in time; expression: of the query's own computation
@@ -21,6 +21,7 @@ Failure = Literal["raised", "blocked", "expression"]
 Route = Literal["try", "aside"]
 
 _MOST_DOUBLINGS = 60  # beyond, any cap is reached
+_FORGIVEN_S = 600.0  # after which an earlier failure of a ring has nothing to do with this one
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,30 @@ def after_failure(health: Health, failure: Failure, now_s: float, patience: Pati
     again = failure != "expression" and tries < patience.tries
     retry_at_s = now_s + patience.pause_s(tries) if again else None
     return Health("quarantined", tries, retry_at_s)
+
+
+@dataclass(slots=True)
+class Restarts:
+    """Of rings that fail in passing, by the patience with each kind of failure: what one kind took
+    in vain does not count for another."""
+
+    known: dict[str, dict[Patience, Health]] = field(default_factory=dict)
+    worked: dict[str, int] = field(default_factory=dict)
+    failed_s: dict[str, float] = field(default_factory=dict)
+
+    def after_failure(self, ring: str, worked: int, patience: Patience, now_s: float) -> Health:
+        """worked: how many micro-batches it has had; if more than the last time, it was well."""
+        since_s = now_s - self.failed_s.get(ring, now_s)
+        if worked > self.worked.get(ring, -1) or since_s > _FORGIVEN_S:
+            self.known[ring] = {}
+        self.worked[ring], self.failed_s[ring] = worked, now_s
+        health = self.known[ring].get(patience, WELL)
+        health = self.known[ring][patience] = after_failure(health, "raised", now_s, patience)
+        return health
+
+    def forget(self, ring: str) -> None:
+        for book in (self.known, self.worked, self.failed_s):
+            book.pop(ring, None)
 
 
 def resumed(health: Health, now_s: float) -> Health:

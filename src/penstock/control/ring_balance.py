@@ -6,12 +6,14 @@ never merged again as they are, and what was merged is not split: with loads tha
 decisions come to an end. A ring whose slots have just moved is left alone until it is settled, so
 that nothing is decided on figures of before.
 
-Slots of a ring without state may go to a ring that exists. Those of others only to a copy of
-theirs; such rings are not merged: queries go to the fullest ring with room, so the emptier one
-empties as its queries go.
+Slots of a ring without state may go to a ring that exists, if both keep up: until they have read
+the same, the one that is ahead has to wait. All others only go to a copy of theirs, which is where
+the ring is. Rings with state are not merged: queries go to the fullest ring with room, so the
+emptier one empties as its queries go.
 
 Splitting helps only against what slots cost. What a ring costs to run at all is paid by both
-halves: where that is most of it, a split is not worth its second reading of the stream.
+halves: where that is most of it, a split is not worth its second reading of the stream. Nor does it
+help where rings keep all cores busy already (`is_full`): then there may be no more copies.
 """
 
 from __future__ import annotations
@@ -58,6 +60,16 @@ class Retire:
 RingDecision = Split | Merge | KeepWarm | Retire
 
 
+def is_full(rings: Iterable[RingFacts], cores: int) -> bool:
+    """Whether the rings keep all cores busy: one more would only add to it.
+
+    >>> rings = [RingFacts("a", "x", busy=0.9), RingFacts("b", "y", busy=0.4)]
+    >>> is_full(rings, 2), is_full(rings, 1)
+    (False, True)
+    """
+    return sum(ring.busy for ring in rings) >= cores
+
+
 def maintain(rings: Sequence[RingFacts], limits: Limits) -> list[RingDecision]:
     """What to do with the rings now; no ring has a part in two decisions."""
     alike: dict[str, list[RingFacts]] = defaultdict(list)
@@ -83,8 +95,9 @@ def _splits(group: Sequence[RingFacts], limits: Limits) -> list[RingDecision]:
         rest = ring.load - ring.fixed - cost
         if not moved or ring.fixed + max(cost, rest) > (1 - _GAIN) * ring.load:
             continue
-        others = [r for r in group if r is not ring and r.id not in taken and ring.portable]
-        to = _with_room(others, cost, limits)
+        others = [r for r in group if r is not ring and r.id not in taken and r.keeps_up]
+        able = ring.portable and ring.keeps_up
+        to = _with_room(others, cost, limits) if able else None
         if to is None and more <= 0:
             continue
         more -= to is None
@@ -96,19 +109,21 @@ def _splits(group: Sequence[RingFacts], limits: Limits) -> list[RingDecision]:
 def given_away(slots: Sequence[SlotFacts]) -> tuple[SlotFacts, ...]:
     """About half of the slots' costs in few slots; nothing of a single one.
 
-    The costliest first, each to the part that has less so far; the part of fewer slots goes.
+    The costliest first, each to the part that has less so far; the part of fewer slots goes. Where
+    some cannot move, the part with them stays.
 
     >>> [s.slot for s in given_away([SlotFacts(n, c) for n, c in enumerate((1, 5, 1, 1, 1, 1))])]
     [1]
     """
-    parts: tuple[list[SlotFacts], list[SlotFacts]] = ([], [])
-    costs = [0.0, 0.0]
-    for slot in sorted(slots, key=lambda s: (-s.cost, s.slot)):
+    staying = [slot for slot in slots if slot.stays]
+    parts: tuple[list[SlotFacts], list[SlotFacts]] = (staying, [])
+    costs = [sum(slot.cost for slot in staying), 0.0]
+    for slot in sorted((s for s in slots if not s.stays), key=lambda s: (-s.cost, s.slot)):
         lesser = int(costs[1] < costs[0])
         parts[lesser].append(slot)
         costs[lesser] += slot.cost
-    fewer = parts[0] if len(parts[0]) <= len(parts[1]) else parts[1]
-    return tuple(fewer) if len(slots) > 1 else ()
+    first_goes = not any(slot.stays for slot in slots) and len(parts[0]) <= len(parts[1])
+    return tuple(parts[0] if first_goes else parts[1]) if len(slots) > 1 else ()
 
 
 def _with_room(rings: Iterable[RingFacts], cost: float, limits: Limits) -> str | None:
@@ -122,7 +137,11 @@ def _merge(group: Sequence[RingFacts], limits: Limits) -> list[RingDecision]:
     used = [
         r
         for r in group
-        if r.slots and r.settled_s >= limits.settle_s and r.backlog_per_s <= 0 and r.portable
+        if r.slots
+        and r.settled_s >= limits.settle_s
+        and r.keeps_up
+        and r.portable
+        and not any(slot.stays for slot in r.slots)  # it would not get empty
     ]
     if len(used) < 2:
         return []
@@ -143,7 +162,8 @@ def _pool(rings: Sequence[RingFacts], limits: Limits) -> list[RingDecision]:
         (more if ring.composition in served else first).append(ring)
         served.add(ring.composition)
     for ring in (*first, *more):
-        if ring.state != "failed" and ring.idle_s < limits.warm_s and len(kept) < limits.pool:
+        useful = ring.state != "failed" and ring.shared and ring.idle_s < limits.warm_s
+        if useful and len(kept) < limits.pool:
             kept.append(KeepWarm(ring.id))
         else:
             gone.append(Retire(ring.id))

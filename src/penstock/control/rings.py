@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+_NEAR = 2.0  # micro-batches: what a ring may have left to read of what another one has read
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -43,10 +45,16 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class SlotFacts:
-    """A query in a ring; cost: what it adds to the ring's capacity value."""
+    """A query in a ring, or several as one.
+
+    cost: what they add to the ring's capacity value. stays: it cannot move now, since results wait
+    for its sink.
+    """
 
     slot: int
     cost: float
+    queries: int = 1
+    stays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +62,11 @@ class RingFacts:
     """A ring as it is now.
 
     fixed: its capacity value without any slot. measured: with those it has had for a while.
-    backlog_per_s: by how much what waits at the source grows. idle_s: since the last slot went, of
-    an empty ring. settled_s: since slots came or went by a decision. portable: whether a ring that
-    exists can take its slots; those of others need a copy of it.
+    backlog_per_s: by how much what waits at the source grows, if it falls behind. idle_s: since the
+    last slot went, of an empty ring. settled_s: since slots came or went by a decision. portable:
+    whether a ring that exists can take its slots; those of others need a copy of it. busy: the
+    share of the time in which its micro-batches run, whatever they do. shared: whether other
+    queries may come to it. behind: how many micro-batches what waits at the source would take.
     """
 
     id: str
@@ -69,6 +79,14 @@ class RingFacts:
     idle_s: float = 0.0
     settled_s: float = float("inf")
     portable: bool = True
+    busy: float = 0.0
+    shared: bool = True
+    behind: float = 0.0
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether it has read soon what any other ring of its stream has."""
+        return self.backlog_per_s <= 0 and self.behind <= _NEAR
 
     @property
     def load(self) -> float:
@@ -137,16 +155,20 @@ def place(query: QueryFacts, rings: Iterable[RingFacts], limits: Limits) -> Plac
 
 
 def expected_cost(composition: str, rings: Iterable[RingFacts]) -> float:
-    """What one more query adds, as those of its composition do on average; 0 if there are none."""
-    costs = [s.cost for r in rings if r.composition == composition for s in r.slots]
-    return sum(costs) / len(costs) if costs else 0.0
+    """What one more query adds, as those of its composition do on average; 0 if there are none.
+
+    >>> expected_cost("x", [RingFacts("a", "x", (SlotFacts(-1, 0.5, queries=2),))])
+    0.25
+    """
+    slots = [s for r in rings if r.composition == composition for s in r.slots]
+    return sum(s.cost for s in slots) / sum(s.queries for s in slots) if slots else 0.0
 
 
 def apportioned(busy: float, fixed: float, weights: Mapping[int, float]) -> tuple[SlotFacts, ...]:
     """A ring's measured busy share as costs of its slots, by what each had to do with its tuples.
 
-    >>> apportioned(busy=0.5, fixed=0.2, weights={1: 2, 2: 1})
-    (SlotFacts(slot=1, cost=0.2), SlotFacts(slot=2, cost=0.1))
+    >>> [(s.slot, s.cost) for s in apportioned(busy=0.5, fixed=0.2, weights={1: 2, 2: 1})]
+    [(1, 0.2), (2, 0.1)]
     """
     total = sum(weights.values())
     shared = max(0.0, busy - fixed)
