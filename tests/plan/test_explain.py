@@ -185,18 +185,27 @@ def test_explain_says_whether_sources_wait_for_each_other() -> None:
 def test_explain_says_what_a_ring_computes_and_with_whom_it_is_shared() -> None:
     text = "SELECT room, max(temp), room AS r FROM Sensors [RANGE 1 MINUTE] GROUP BY room"
     [query] = bound(text)
-    assert ring_lines(query, None) == [
+    composition = compose(query, lambda sql, _: sql, lambda _: None).composition
+    assert ring_lines(query, composition, None) == [
         "computes  room, max(temp) of Sensors by room",
         "ring      a new one: no running query has this composition",
     ]
     six = Sharing("window-1", 6, {}, ("a", "b", "c", "d"), runs=True)
-    assert ring_lines(query, six)[1:] == [
+    assert ring_lines(query, composition, six)[1:] == [
         "ring      window-1; queries in it: 6",
         "shared    with a, b, c, d and 1 more",
     ]
-    assert ring_lines(query, replace(six, queries=1, others=()))[1:] == [
+    assert ring_lines(query, composition, replace(six, queries=1, others=()))[1:] == [
         "ring      window-1; queries in it: 1"
     ]
-    assert ring_lines(query, replace(six, queries=1, others=("a",), runs=False))[2:] == [
-        "shared    with a"
-    ]
+    assert ring_lines(query, composition, replace(six, queries=1, others=("a",), runs=False))[
+        2:
+    ] == ["shared    with a"]
+
+
+def test_explain_says_that_columns_as_they_come_are_shared_whichever_they_are() -> None:
+    [query] = bound("SELECT room, temp FROM Sensors WHERE id > 3")
+    composition = compose(query, lambda sql, _: sql, lambda _: None).composition
+    assert ring_lines(query, composition, None)[0] == (
+        "computes  nothing: columns of Sensors as they come, whichever a query selects"
+    )

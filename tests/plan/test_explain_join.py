@@ -37,7 +37,7 @@ keeps     A: temp
           Doors: keys and times only
           C: tags
 residual  A.temp < size(C.tags)
-costs     per tuple 3.5 with bit vectors, 3.5 without, at selectivity 0.5 (assumed)
+costs     per tuple 3.5 steps with bit vectors, 3.5 without, at selectivity 0.5 (assumed)
 outputs   id int
 computes  A.id, A.temp of Sensors, Doors, Tagged
 ring      a new one: no running query has this composition
@@ -101,7 +101,7 @@ disorder  max: windows close behind the largest delay seen
 join      2-way, one look at a bit vector tells whether all streams match
           on Sensors.id = W.n (bigint) and upper(Sensors.room) = W.word (string)
 keeps     keys and times only
-costs     per tuple 2.25 with bit vectors, 3.12 without, at selectivity 0.125 (seen)
+costs     per tuple 2.25 steps with bit vectors, 3.12 without, at selectivity 0.125 (seen)
 window    RANGE 5 minutes SLIDE 1 minute: Spark aggregates the combinations of each window
 outputs   id int
 having    count(*) > 1

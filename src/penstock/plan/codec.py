@@ -72,6 +72,7 @@ def _slot(raw: Any) -> SlotSpec:
         from_us=raw["from_us"],
         derived=tuple(Attribute(**a) for a in raw.get("derived", ())),
         inputs=tuple(_slot(i) for i in raw.get("inputs", ())),
+        shows=tuple(raw.get("shows", ())),
     )
 
 

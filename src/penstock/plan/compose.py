@@ -19,7 +19,7 @@ from penstock.plan.bound import BoundQuery
 from penstock.plan.compose_join import compose_join
 from penstock.plan.composed import Composed, Deriver, TypeOf, composed_of, fixed_attributes
 from penstock.plan.predicates import Fold, Predicate, analyse
-from penstock.plan.result_columns import in_order
+from penstock.plan.result_columns import in_order, with_all_columns
 from penstock.plan.specs import Attribute, Composition, Output, Partial
 from penstock.schema import is_groupable
 
@@ -30,7 +30,8 @@ def compose(query: BoundQuery, type_of: TypeOf, fold: Fold) -> Composed:
         return compose_join(query, type_of, fold)
     query, columns = in_order(query)
     composed = _compose(query, type_of, fold)
-    return replace(composed, columns=columns)
+    composition, columns = with_all_columns(composed.composition, columns, query.source.stream)
+    return replace(composed, composition=composition, columns=columns)
 
 
 def _compose(query: BoundQuery, type_of: TypeOf, fold: Fold) -> Composed:

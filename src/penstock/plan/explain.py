@@ -34,7 +34,7 @@ def explain_query(
             *_following_lines(stream, composed.composition),
             *source_lines(composed, place, sharing),
             *([] if composed.window is None else _window_lines(query, composed)),
-            *result_lines(query, outputs, sharing),
+            *result_lines(query, composed.composition, outputs, sharing),
         ]
     )
 
@@ -92,13 +92,16 @@ def source_lines(composed: Composed, place: Place, sharing: Sharing | None) -> l
     return lines + labelled("selection", _selection(composed, sharing))
 
 
-def result_lines(query: BoundQuery, outputs: Schema, sharing: Sharing | None) -> list[str]:
+def result_lines(
+    query: BoundQuery, composition: Composition, outputs: Schema, sharing: Sharing | None
+) -> list[str]:
     """What comes out, and in which ring."""
     names = ", ".join(f"{f.name} {f.type}" for f in outputs.fields)
     lines = [f"outputs   {names}"]
     if query.having is not None:
         lines.append(f"having    {render(query.having)}")
-    return lines + ring_lines(query, sharing) + [f"note      {note}" for note in query.notes]
+    lines += ring_lines(query, composition, sharing)
+    return lines + [f"note      {note}" for note in query.notes]
 
 
 def _window_lines(query: BoundQuery, composed: Composed) -> list[str]:

@@ -60,7 +60,7 @@ def explain_join(
         window = composed.window
         span = f"RANGE {duration(window.range_us)} SLIDE {duration(window.slide_us)}"
         lines.append(f"window    {span}: Spark aggregates the combinations of each window")
-    return "\n".join([*lines, *result_lines(query, outputs, sharing)])
+    return "\n".join([*lines, *result_lines(query, composed.composition, outputs, sharing)])
 
 
 def _stream_line(source: BoundStream) -> str:
@@ -114,7 +114,5 @@ def _kept(join: Join, aliases: Sequence[str]) -> list[str]:
 
 def _cost_line(costs: JoinCosts) -> str:
     known = "assumed" if costs.assumed else "seen"
-    return (
-        f"costs     per tuple {costs.with_bits:.3g} with bit vectors, {costs.without_bits:.3g}"
-        f" without, at selectivity {costs.selectivity:.3g} ({known})"
-    )
+    steps = f"{costs.with_bits:.3g} steps with bit vectors, {costs.without_bits:.3g} without"
+    return f"costs     per tuple {steps}, at selectivity {costs.selectivity:.3g} ({known})"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from penstock.language.render import render
 from penstock.plan.bound import BoundQuery
-from penstock.plan.specs import ValueSet
+from penstock.plan.specs import Composition, ValueSet
 
 NAMED = 4  # queries that EXPLAIN names
 
@@ -34,9 +34,9 @@ class Sharing:
     runs: bool = False
 
 
-def ring_lines(query: BoundQuery, sharing: Sharing | None) -> list[str]:
+def ring_lines(query: BoundQuery, composition: Composition, sharing: Sharing | None) -> list[str]:
     """Which ring, with whom, and what makes others share it."""
-    lines = [f"computes  {_composition(query)}"]
+    lines = [f"computes  {_computed(query, composition)}"]
     if sharing is None:
         return [*lines, "ring      a new one: no running query has this composition"]
     lines.append(f"ring      {sharing.ring}; queries in it: {sharing.queries}")
@@ -45,8 +45,10 @@ def ring_lines(query: BoundQuery, sharing: Sharing | None) -> list[str]:
     return lines
 
 
-def _composition(query: BoundQuery) -> str:
+def _computed(query: BoundQuery, composition: Composition) -> str:
     """What queries must have in common; in which words and order does not matter."""
+    if composition.any_columns:
+        return f"nothing: columns of {composition.stream} as they come, whichever a query selects"
     items = ", ".join(dict.fromkeys(render(item.expr) for item in query.items))
     streams = ", ".join(given.stream.name for given in query.inputs)
     keys = ", ".join(dict.fromkeys(render(key) for key in query.keys))

@@ -2,7 +2,8 @@
 
 Select lists and groups are sets to a ring: it computes each expression once, in an order that the
 text has no part in, and every query picks its own columns out of the ring's rows. So queries share
-a ring whatever they call their columns.
+a ring whatever they call their columns. Where all are columns of the stream as they came, nothing
+is computed: then queries share a ring whatever they select.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.language.ast import Expr, Opaque
-from penstock.language.render import render
+from penstock.language.render import quote_name, render
 from penstock.language.tree import walk
 from penstock.plan.bound import BoundItem, BoundQuery
+from penstock.plan.catalog import Stream
 from penstock.plan.scope import WINDOW_COLUMNS
-from penstock.plan.specs import Shown
-from penstock.schema import Field, Schema
+from penstock.plan.specs import Composition, Output, Shown
+from penstock.schema import Field, Schema, is_flat
 
 
 def in_order(query: BoundQuery) -> tuple[BoundQuery, tuple[Shown, ...]]:
@@ -33,6 +35,25 @@ def in_order(query: BoundQuery) -> tuple[BoundQuery, tuple[Shown, ...]]:
     shown += [Shown(item.name, len(windows) + places[item.name]) for item in query.items]
     ordered = replace(query, items=tuple(items), keys=tuple(keys[text] for text in sorted(keys)))
     return ordered, tuple(shown)
+
+
+def with_all_columns(
+    composition: Composition, columns: tuple[Shown, ...], stream: Stream
+) -> tuple[Composition, tuple[Shown, ...]]:
+    """A selection of columns as that of all of them, if its ring can leave out those that nobody
+    shows: where the stage is in the reader, and what it ships goes past Spark unseen."""
+    if composition.kind != "select" or stream.source == "dataframe":
+        return composition, columns
+    if composition.derived or composition.computed or composition.placed:
+        return composition, columns
+    shipped = tuple(field.name for field in stream.schema.fields if is_flat(field.type))
+    places = {quote_name(name): place for place, name in enumerate(shipped)}
+    wanted = [output.sql for output in composition.outputs]
+    if not places.keys() >= set(wanted):
+        return composition, columns
+    outputs = tuple(Output(f"__o{place}", sql) for sql, place in places.items())
+    shown = tuple(Shown(c.name, places[wanted[c.place]]) for c in columns)
+    return replace(composition, outputs=outputs, shipped=shipped, any_columns=True), shown
 
 
 def _is_plain(expr: Expr) -> bool:

@@ -94,7 +94,8 @@ class SlotSpec:
 
     `derived` are attributes that its terms name and the composition does not know; they have a
     value for every row, so one slot's attribute never harms another slot. In a join, `inputs` has
-    for each input the terms of its tuples and as window their RANGE (None: unbounded).
+    for each input the terms of its tuples and as window their RANGE (None: unbounded). `shows`:
+    where queries select whichever columns they like, the places of these among the ring's.
     """
 
     slot: int
@@ -103,6 +104,7 @@ class SlotSpec:
     from_us: int | None = None  # windows that start before this are not reported
     derived: tuple[Attribute, ...] = ()
     inputs: tuple[SlotSpec, ...] = ()
+    shows: tuple[int, ...] = ()
 
 
 PartialKind = OneOf["count_star", "count", "sum", "min", "max", "moments"]
@@ -235,13 +237,14 @@ class Composition:
     which Spark's own code cannot evaluate in place of the stage.
     `regions`: what each tuple is joined with before anything else looks at it; `spatial`: columns
     that it gets then. `following`: events take the place of tuples, for the slots too.
-    A SELECT ring ships columns and projects `outputs` over them. A WINDOW ring either pre-
-    aggregates (`partials`; `keys` are attribute names, seen as __k0…; `outputs` and `having` speak
-    of __k and of the `aggregates` __a0…), or ships rows once per window and leaves all the rest to
-    Spark (`keys`, `outputs` and `having` are SQL over the shipped columns). `per` is the stream
-    column that tells the sources of tuples apart: the drop ratio is promised to each. If it is
-    itself a key, each source's windows close on their own (`apart`; it is then one of `keys`, or
-    shipped); else windows mix sources and wait for the slowest.
+    A SELECT ring ships columns and projects `outputs` over them. With `any_columns` these leave it
+    as they came: all of the stream's are its outputs, and it ships what its slots show.
+    A WINDOW ring either pre-aggregates (`partials`; `keys` are attribute names, seen as __k0…;
+    `outputs` and `having` speak of __k and of the `aggregates` __a0…), or ships rows once per
+    window and leaves all the rest to Spark (`keys`, `outputs` and `having` are SQL over the shipped
+    columns). `per` is the stream column that tells the sources of tuples apart: the drop ratio is
+    promised to each. If it is itself a key, each source's windows close on their own (`apart`; it
+    is then one of `keys`, or shipped); else windows mix sources and wait for the slowest.
     With a `join`, combinations take the place of tuples; `stream` then lists the inputs' streams.
     """
 
@@ -263,6 +266,7 @@ class Composition:
     apart: bool = False
     computed: bool = False
     fenced: bool = False
+    any_columns: bool = False
     regions: RegionJoin | None = None
     spatial: tuple[SpatialValue, ...] = ()
     following: Following | None = None

@@ -4,6 +4,12 @@ SELECT id, temp FROM Sensors WHERE temp > 20;
 SELECT id, temp FROM Sensors WHERE temp > 30 AND room = 'hall' OR ok;
 SELECT id, temp FROM Sensors WHERE id IN (1, 2, 3) AND hum IS NULL
 
+-- share: columns as they come, whichever they are
+SELECT id FROM Sensors;
+SELECT temp, room FROM Sensors WHERE id > 3;
+SELECT * FROM Sensors;
+SELECT ts AS at, ts FROM Sensors
+
 -- share: spelling is not meaning
 SELECT ID, Temp FROM sensors S WHERE S.temp > 20;
 select id AS ID, temp Temp from Sensors
@@ -94,11 +100,11 @@ SELECT S.room FROM Sensors S [NOW], Doors D [NOW] WHERE S.id < D.id;
 SELECT S.room FROM Sensors S [NOW], Doors D [RANGE 1 MINUTE] WHERE S.id < D.id;
 SELECT S.room FROM Sensors S, Doors D [NOW] WHERE S.id < D.id
 
--- apart: another select list
+-- apart: another select list, of values that are computed
 SELECT id FROM Sensors;
-SELECT temp FROM Sensors;
 SELECT id + 1 AS id FROM Sensors;
-SELECT id, temp FROM Sensors
+SELECT id + 2 AS id FROM Sensors;
+SELECT id, id + 1 AS next FROM Sensors
 
 -- apart: another stream
 SELECT id FROM Sensors;
