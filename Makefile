@@ -16,7 +16,7 @@ demo: setup ## a guided tour on a running engine
 	@$(BIN)/penstock demo $(ARGS)
 
 test: setup ## all tests (ARGS="-m 'not slow'" for the quick ones), JOBS files at a time
-	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: setup ## style and formatting
 	@$(BIN)/ruff check .

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent
 
+# Java's second compiler takes a third of the processor for minutes, and threads that collect
+# garbage beside the program a tenth; no test runs long enough to have that back. The JVMs of
+# processes that tests start inherit it.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 # The first call of a compiled kernel takes seconds, so no deadline. CI searches the same examples
 # every time; a developer's machine looks for new ones.
 settings.register_profile("local", deadline=None)
@@ -27,6 +31,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+    # Files that take long come first: what is left in the end is short, and all workers have some.
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(scope="session")
@@ -34,11 +41,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One session for all tests: starting one takes seconds, and the process can hold only one."""
     from pyspark.sql import SparkSession
 
+    from penstock.runtime.worker_python import use_this_python
+
     # Before the JVM starts, which hands its environment to the workers: the same Python as here,
     # and the root on its path, since functions of test modules travel by name.
+    use_this_python()
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("PYSPARK_PYTHON", sys.executable)
-        environment.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
         environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         environment.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
         builder = SparkSession.builder.master("local[2]").appName("penstock-tests")
@@ -53,9 +61,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def spark_options(scratch: Path) -> dict[str, str]:
+    from penstock.runtime.class_archive import archive_options
+
     state_store = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     return {
+        "spark.driver.defaultJavaOptions": archive_options(),
         "spark.driver.memory": "4g",
+        "spark.python.daemon.module": "penstock.runtime.daemon",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.sql.session.timeZone": "UTC",

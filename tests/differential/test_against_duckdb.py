@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ONE = os.environ.get("PENSTOCK_DIFFERENTIAL_SEED")
-CASES = range(int(os.environ.get("PENSTOCK_DIFFERENTIAL_CASES", "6")))
+CASES = range(int(os.environ.get("PENSTOCK_DIFFERENTIAL_CASES", "4")))
 SEEDS = CASES if ONE is None else [int(ONE)]
 
 

@@ -53,7 +53,7 @@ def test_a_chained_join_gives_the_rows_that_duckdb_gives(
             )
         with engine.together():
             running = [engine.register(case.text) for case in cases]
-        engine.finish(timeout=300)
+        engine.finish(timeout=900)
         for case, query in zip(cases, running, strict=True):
             expected = duck.sql(case.expected).to_arrow_table()
             assert sorted_rows(query.results()) == sorted_rows(expected), case.text

@@ -118,7 +118,7 @@ def test_a_batch_that_can_never_fit_is_refused_at_once(client: NodeClient) -> No
     began = time.monotonic()
     with pytest.raises(BatchTooLarge, match="batch 0 of ring ring is larger than queue Hot"):
         client.put(queue, "ring", 0, 1, SCHEMA, [batch_of(list(range(1500)))])
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - began < 10  # it is not waited for room, which takes a minute
 
 
 def test_a_dropped_queue_is_gone_and_one_of_the_same_name_is_another(client: NodeClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -166,6 +167,14 @@ def test_a_consumer_cannot_acknowledge_what_is_not_there(client: NodeClient) -> 
         client.acknowledge(queue, "reader", 1, 1)
     with pytest.raises(PositionAhead, match="is not there yet"):
         values(client, queue, 0, 1)
+
+
+def test_a_reader_does_not_wait_long_for_what_its_maker_may_need_its_core_for(node: Node) -> None:
+    with NodeClient(node.address, patience_s=60) as client:
+        queue, begin = client.create("Hot", SCHEMA), time.monotonic()
+        with pytest.raises(PositionAhead):
+            values(client, queue, 0, 1)
+        assert time.monotonic() - begin < 20
 
 
 def test_a_directory_has_one_node(node: Node, tmp_path: Path) -> None:

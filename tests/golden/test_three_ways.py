@@ -45,3 +45,15 @@ def test_an_engine_that_is_stopped_and_started_again_goes_on_where_it_was(
     with Engine(spark, tmp_path / "w", bounded=True, settings={"parallelism": 3}) as engine:
         run_golden(engine, tmp_path / "in", tmp_path / "out")
         assert answers(engine, tmp_path / "out") == expected_answers(files)
+
+
+def test_windows_close_after_a_start_to_which_no_tuple_comes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    files = golden_rows(seed=2)
+    write_golden(files, tmp_path / "in")
+    with Engine(spark, tmp_path / "w", settings={"trigger_ms": 10}) as engine:
+        run_golden(engine, tmp_path / "in", tmp_path / "out", flush=False)
+    with Engine(spark, tmp_path / "w", bounded=True, settings={"trigger_ms": 10}) as engine:
+        run_golden(engine, tmp_path / "in", tmp_path / "out")
+        assert answers(engine, tmp_path / "out") == expected_answers(files)

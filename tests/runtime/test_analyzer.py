@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.errors import QueryError
 from penstock.language import parse
 from penstock.language.ast import BareSelect, Expr, Literal, Opaque
 from penstock.plan.bind import bind
@@ -219,3 +224,25 @@ def test_what_compares_exactly_is_taken_from_spark(
 ) -> None:
     query = composed(where, analyzer)
     assert (not query.derived and not query.composition.derived) == taken
+
+
+def test_what_spark_refuses_is_said_once(
+    analyzer: Analyzer, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In penstock's words alone; PySpark goes on logging the errors of others."""
+    logged: list[bool] = []
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logger = PySparkLogger.getLogger(name)
+        monkeypatch.setattr(logger, "handle", partial(_told, logger, logged))
+    with pytest.raises(QueryError, match="nonsense"):
+        analyzer.type_of("nonsense(a)", SCHEMA)
+    assert analyzer.fold("nonsense(1)") is None
+    assert logged
+    assert not any(logged)
+    with pytest.raises(AnalysisException):
+        spark.sql("SELECT nonsense(1)")
+    assert any(logged)
+
+
+def _told(logger: logging.Logger, logged: list[bool], record: logging.LogRecord) -> None:
+    logged.append(bool(logger.filter(record)))

@@ -17,6 +17,7 @@ from penstock.runtime.config import SHIFT_US
 from penstock.runtime.joining.chain_windows import expanded
 from penstock.testing import ScriptedStream, quick_engine
 
+PATIENCE_S = 600.0
 DISORDER_S = 4
 CASES = [
     Case("x.v AS a, y.v AS b", (("A", "x", 7), ("B", "y", 3)), "x.v < y.v AND x.id <> y.id"),
@@ -96,7 +97,7 @@ def test_tuples_out_of_order_find_each_other_and_are_forgotten(
     with quick_engine(spark) as engine:
         streams = pushed(engine, duck, random.Random(5))
         query = engine.register(case.text)
-        engine.await_idle()
+        engine.await_idle(PATIENCE_S)
         expected = sorted_rows(duck.sql(case.expected).to_arrow_table())
         assert len(expected) > 100
         assert sorted_rows(query.results()) == expected
@@ -104,7 +105,7 @@ def test_tuples_out_of_order_find_each_other_and_are_forgotten(
         assert state_rows(engine) > 100
         for stream in streams:  # brings the punctuation along
             stream.push([{"ts": 1_200}])
-        engine.await_idle()
+        engine.await_idle(PATIENCE_S)
         assert state_rows(engine) <= 2 * len(streams)
 
 
@@ -113,7 +114,7 @@ def test_windows_of_combinations_close_when_they_are_complete(spark: SparkSessio
     with quick_engine(spark) as engine:
         pushed(engine, duck, random.Random(6))
         query = engine.register(WINDOWED)
-        engine.await_idle()
+        engine.await_idle(PATIENCE_S)
         rows = query.results()
         for at in (0, 1):
             rows = rows.set_column(at, rows.schema.names[at], rows.column(at).cast(pa.int64()))
@@ -136,7 +137,7 @@ def test_windows_are_those_of_slots_that_live() -> None:
         1: SlotSpec(1, (), WindowSpec(20, 10)),
         2: SlotSpec(2, (), WindowSpec(10, 5), from_us=5),
     }
-    found = expanded(batch, slots, ["0.x"])
+    [found] = expanded(batch, slots, ["0.x"])
     ends_us = found.column("__end").cast(pa.int64()).to_numpy() - SHIFT_US
     rows = zip(found.column("__slot").to_pylist(), ends_us.tolist(), strict=True)
     assert list(rows) == [(1, 10), (1, 20), (2, 15), (2, 20)]
@@ -176,20 +177,20 @@ def test_queries_share_a_chain_that_goes_on_after_a_restart(
         assert "2. z, at most 5 seconds older" in engine.query("some").explain()
         a.push([tuple_of(10, 0), tuple_of(11, 1), tuple_of(12, 1, id_=None), tuple_of(13, 1, 2)])
         b.push([tuple_of(20, 0.5), tuple_of(20, 0.5), tuple_of(21, 2, name=None)])
-        engine.await_idle()
+        engine.await_idle(PATIENCE_S)
     with quick_engine(spark, tmp_path / "w") as engine:
         a, b, c = scripted(engine, tmp_path)
         c.push([tuple_of(30, 10), tuple_of(31, 10.5), tuple_of(32, 10.6)])
-        engine.await_idle()
+        engine.await_idle(PATIENCE_S)
         found = [(10, 20, 30), (10, 20, 30), *[(11, 20, v) for v in (30, 30, 31, 31)]]
         assert results(engine, "all") == found
         assert results(engine, "some") == [(11, 20, 30)] * 2
         for stream in (a, b, c):  # the second one brings the punctuation along
             stream.push([tuple_of(90, 100, 9, "far")])
             stream.push([tuple_of(0, 100, None, None)])
-        engine.await_idle()
+        engine.await_idle(PATIENCE_S)
         b.push([tuple_of(91, 95, 9, "far"), tuple_of(92, 89, 9, "far")])
-        engine.await_idle()
+        engine.await_idle(PATIENCE_S)
         found += [(90, 90, 90), (90, 91, 90)]  # late, but in reach of what comes; the other is lost
         assert results(engine, "all") == found
         status = engine.query("all").status
@@ -215,7 +216,7 @@ def test_dataframes_of_users_are_chained(spark: SparkSession, tmp_path: Path) ->
                 "int(id)", "bigint(v)", "timestamp_seconds(ts) AS ts"
             )
             table.coalesce(1).write.mode("append").parquet(str(tmp_path / name))
-            engine.await_idle()
+            engine.await_idle(PATIENCE_S)
 
         push("A", (10, 0.0), (20, 1.0))
         push("B", (11, 2.0), (12, 2.0), (30, 20.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 import time
@@ -134,3 +135,18 @@ def test_a_storage_that_fails_is_no_end_of_the_file(
         with pytest.raises(OSError, match="went away"):
             _read(piece, kept)
     assert sum(chunk.batch.num_rows for chunk in _read(piece, kept)) == ROWS
+
+
+def test_nobody_waits_for_ever(tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoded, "PATIENCE_S", 0.05)
+    piece = _write(tmp_path / "a.json", ROWS)
+    kept.mkdir()
+    held = [open(kept / f"lock-{digit}", "w") for digit in "0123456789abcdef"]  # noqa: SIM115
+    try:
+        for lock in held:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        assert sum(chunk.batch.num_rows for chunk in _read(piece, kept)) == ROWS
+    finally:
+        for lock in held:
+            lock.close()
+    assert not list(kept.glob("*.arrow"))

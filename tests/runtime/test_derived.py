@@ -51,6 +51,24 @@ def _shown(engine: Engine, what: str) -> dict[str, dict[str, object]]:
     return {row[0]: dict(zip(answer.columns, row, strict=True)) for row in answer.rows}
 
 
+def test_explain_names_the_place_in_the_ring_that_a_query_is_in(
+    started: tuple[Engine, ScriptedStream],
+) -> None:
+    """Nobody may share the ring that makes a stream, and it never turns to Spark's own code."""
+    engine, source = started
+    engine.execute("CREATE STREAM Hot AS SELECT id, ts FROM S WHERE abs(id) = 2")
+    engine.register("SELECT id FROM Hot WHERE id > 0")
+    source.push(_tuples(1, 2))
+    engine.await_idle(PATIENCE_S)
+    ring = engine.query("Hot (stream)").status.ring
+    assert _shown(engine, "RINGS")[ring]["selection"] == "stage"
+    told = str(engine.execute("EXPLAIN Hot")[0].text)
+    assert "evaluated in Spark's own code" not in told
+    assert "evaluated in Spark's own code" in str(
+        engine.execute("EXPLAIN SELECT id, ts FROM S WHERE abs(id) = 2")[0].text
+    )
+
+
 def test_punctuation_and_lateness_travel_with_the_stream(
     started: tuple[Engine, ScriptedStream],
 ) -> None:

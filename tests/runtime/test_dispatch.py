@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from penstock.plan.specs import Shown
 from penstock.runtime.dispatch import Dispatcher, Outlets
+from penstock.runtime.rings.guarding import FAILED, Blame
 from penstock.runtime.sinks.delivery import CallbackSink, Share
 from penstock.runtime.sinks.files import FileSink
 from penstock.runtime.sinks.live import Subscribers
@@ -117,6 +118,39 @@ def test_a_failing_sink_quarantines_its_query_and_loses_nothing(
     assert told["quarantined"] == [(1, "disk full")]
     assert _logged(dispatcher, 1) == [1, 2]
     assert got == [1, 2]
+
+
+class GuardedFrame(Frame):
+    """Of rows that tell which output has no value."""
+
+    def __init__(self, slots: list[list[int]], values: list[int], failed: list[int | None]) -> None:
+        super().__init__(slots, values)
+        self._table = self._table.append_column(FAILED, pa.array(failed, pa.int32()))
+
+
+def test_a_query_gets_the_other_rows_of_the_micro_batch_that_closes_it(
+    dispatcher: Dispatcher, told: dict[str, Any]
+) -> None:
+    dispatcher.blame = Blame(("1 / n",), "Division by zero")
+    dispatcher.attach(1, None)
+    dispatcher.attach(2, None)
+    rows = GuardedFrame([[1, 2], [2], [1, 2]], [1, 0, 2], [None, 0, None])
+    for batch in range(2):
+        dispatcher(rows, batch)  # type: ignore[arg-type]
+    assert told["closed"] == [(2, "1 / n: Division by zero")]
+    assert _logged(dispatcher, 1) == [1, 2, 1, 2]
+    assert _logged(dispatcher, 2) == [1, 2]
+
+
+def test_a_query_that_is_in_another_ring_is_not_closed_here_for_when_it_comes_back(
+    dispatcher: Dispatcher, told: dict[str, Any]
+) -> None:
+    dispatcher.blame = Blame(("1 / n",), "Division by zero")
+    dispatcher(GuardedFrame([[2]], [0], [0]), 0)  # type: ignore[arg-type]
+    dispatcher.attach(2, None)
+    dispatcher(Frame([[2]], [5]), 1)  # type: ignore[arg-type]
+    assert told["closed"] == []
+    assert _logged(dispatcher, 2) == [5]
 
 
 def test_rows_of_a_dropped_query_go_nowhere(dispatcher: Dispatcher, told: dict[str, Any]) -> None:

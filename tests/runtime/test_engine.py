@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -99,7 +100,7 @@ def test_a_later_query_reads_on_and_an_earliest_one_reads_all(engine: Engine) ->
     engine.register("SELECT id FROM Readings", name="first")
     readings.push([_reading(1, 1.0, 1)])
     engine.await_idle()
-    later = engine.register("SELECT id, temp FROM Readings")  # another composition
+    later = engine.register("SELECT id, temp + 0 AS t FROM Readings")  # another composition
     window = engine.register("SELECT count(*) AS n FROM Readings [RANGE 10 SECONDS]")
     every = engine.register("CREATE QUERY e WITH (from = 'earliest') AS SELECT id FROM Readings")
     assert "first window" in window.notes[0]
@@ -190,6 +191,26 @@ def test_a_dataframe_that_spark_will_not_run_is_refused(
         engine.stream("Static", spark.range(3))
 
 
+def test_nobody_has_to_wait_while_rings_start_for_a_dataframe(
+    engine: Engine, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free: list[bool] = []
+
+    def ask() -> None:
+        if engine._guard.acquire(timeout=5):
+            free.append(True)
+            engine._guard.release()
+
+    def hand_over(*_: object) -> None:
+        other = Thread(target=ask)
+        other.start()
+        other.join()
+
+    monkeypatch.setattr(engine._rings, "hand_over", hand_over)
+    engine.stream("Ticks", spark.readStream.format("rate").load())
+    assert free == [True]
+
+
 def test_nothing_changes_on_an_error(engine: Engine) -> None:
     script = """
         CREATE STREAM Rooms (room STRING, ts TIMESTAMP)
@@ -263,3 +284,18 @@ def test_a_second_engine_on_a_workspace_is_refused(spark: SparkSession, tmp_path
     with quick_engine(spark, tmp_path / "w"), refused:
         Engine(spark, tmp_path / "w")
     quick_engine(spark, tmp_path / "w").stop()
+
+
+def test_a_ring_is_starting_until_spark_has_asked_for_work(engine: Engine) -> None:
+    stream = ScriptedStream(engine, "S", "id INT")
+    with engine.together():
+        engine.register("SELECT id FROM S", name="q")
+        assert [ring["state"] for ring in engine.rings()] == ["starting"]
+    stream.push([{"id": number} for number in range(7)])
+    engine.await_idle()
+    [ring] = engine.rings()
+    assert ring["state"] == "running"
+    assert ring["rows_per_s"] == round(ring["rows_per_s"], 1)
+    assert ring["tuples_per_s"] == round(ring["tuples_per_s"], 1)
+    [told] = engine.execute("RESUME QUERY q")
+    assert told.message == "query q is running"  # nothing is wrong with it

@@ -21,7 +21,7 @@ from penstock.exchange.wire import QueueRef
 from penstock.plan.catalog import Stream
 from penstock.runtime.derived.definition import queue_schema
 from penstock.runtime.derived.feed import Feed
-from penstock.runtime.derived.progress import epoch_of, roll_back, told_punctuation
+from penstock.runtime.derived.progress import epoch_of, logged_epoch, roll_back, told_punctuation
 from penstock.runtime.derived.source import QueuePlanner, read_queue
 from penstock.runtime.sources.beside import Beside
 from penstock.schema import Schema
@@ -162,6 +162,21 @@ def test_micro_batches_are_read_whole(client: NodeClient, node: Node) -> None:
     assert client.next_end(fed.queue, 7, 9) == 6  # of a queue that is written again
 
 
+def test_epochs_of_inputs_are_found_wherever_spark_has_them_in_its_log(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    of = [f'{{"epoch": {7 + number}, "input": {number}}}' for number in range(3)]
+    logs = {
+        0: [of[2], of[0], '{"punctuation_us": 5}', of[1]],  # a chain, in an order of its own
+        1: [f'{{"epochs": [{of[1]}, {of[2]}], "round": 0}}', '{"files": 4}', of[0]],
+        2: ['{"epochs": [{"epoch": 7}, {"epoch": 8}, {"epoch": 9}], "round": 0}'],  # as it was
+    }
+    for batch, lines in logs.items():
+        (tmp_path / "offsets" / str(batch)).write_text("\n".join(["v1", "{}", *lines]))
+        assert [epoch_of(tmp_path, batch, number) for number in range(3)] == [7, 8, 9]
+    assert [logged_epoch(tmp_path, number) for number in (1, 5)] == [8, 0]
+    assert logged_epoch(tmp_path / "none", 0) == 0
+
+
 def test_a_ring_goes_back_to_a_micro_batch_that_its_log_still_has(tmp_path: Path) -> None:
     for log in ("offsets", "commits"):
         (tmp_path / log).mkdir()
@@ -177,5 +192,3 @@ def test_a_ring_goes_back_to_a_micro_batch_that_its_log_still_has(tmp_path: Path
     left = sorted(path.name for path in (tmp_path / "offsets").iterdir())
     assert left == [".5.crc", ".6.crc", "5", "6"]
     assert not (tmp_path / "commits" / "7").exists()
-    roll_back(tmp_path, -1)
-    assert not tmp_path.exists()

@@ -371,6 +371,22 @@ def test_columns_are_pruned_renamed_and_ordered_as_asked(tmp_path: Path) -> None
     assert rows == [{"absent": None}] * 3
 
 
+def test_a_record_is_bad_whichever_columns_are_asked_for(tmp_path: Path) -> None:
+    stored = {"id": pa.array([1, 2, 3], pa.int16()), "v": [1, 2**40, 3], "room": ["a", "b", "c"]}
+    table = pa.table(stored | {"temp": pa.array([1, 2, 3], pa.float32())})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pa.ipc.new_file(tmp_path / "a.arrow", table.schema) as out:
+        out.write_table(table)
+    with pa.ipc.new_stream(tmp_path / "a.arrows", table.schema) as out:
+        out.write_table(table)
+    schema = Schema.of("id INT, v INT, room STRING, temp DOUBLE")
+    for name in ("a.parquet", "a.arrow", "a.arrows"):
+        for columns in (["id"], ["room", "v"], ["temp"], None):
+            rows, [(position, _, reason)] = _read(tmp_path / name, schema, columns)
+            assert [list(row) for row in rows] == [columns or list(schema.names)] * 2
+            assert (position, reason) == (1, "column v: 1099511627776 does not fit int")
+
+
 @pytest.mark.parametrize("format_", ["parquet", "arrow"])
 @pytest.mark.parametrize("content", [b"", b"PAR1 garbage", b"\0" * 4096])
 def test_a_file_of_garbage_is_one_bad_record(tmp_path: Path, format_: str, content: bytes) -> None:

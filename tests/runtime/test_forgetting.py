@@ -15,12 +15,12 @@ from penstock.control.punctuation import NEVER_US
 from penstock.errors import EngineError
 from penstock.plan.codec import dumps, slot_from
 from penstock.plan.specs import SlotSpec, Term
-from penstock.runtime import registry as registry_module
 from penstock.runtime import versions
 from penstock.runtime.config import StageConfig
 from penstock.runtime.epochs import EpochKeeper
-from penstock.runtime.moves import merge_slots
 from penstock.runtime.registry import EpochRow, Registry, RingRow
+from penstock.runtime.registry import queries as query_tables
+from penstock.runtime.rings.moves import merge_slots
 from penstock.runtime.versions import UNUSED_S, KeptByRing
 
 RINGS = ("plain", "join")
@@ -77,13 +77,13 @@ class World:
         }
 
     def rows(self) -> int:
-        return int(self.registry._rows("SELECT count(*) FROM queries")[0][0])
+        return int(self.registry.read("SELECT count(*) FROM queries")[0][0])
 
 
 @pytest.fixture
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_module, "KEPT_DROPPED", 3)
-    monkeypatch.setattr(registry_module, "_PURGED_EVERY", 4)
+    monkeypatch.setattr(query_tables, "KEPT_DROPPED", 3)
+    monkeypatch.setattr(query_tables, "_PURGED_EVERY", 4)
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_a_hundred_queries_that_came_and_went_leave_a_few_rows(world: World) -> 
         world.run("plain")
     assert world.rows() <= 1 + 3 + 4
     assert len(world.registry.queries()) == 1
-    [forgotten] = world.registry._rows("SELECT queries FROM forgotten")
+    [forgotten] = world.registry.read("SELECT queries FROM forgotten")
     assert forgotten[0] + world.rows() == 101
 
 
@@ -174,9 +174,9 @@ def test_where_a_forgotten_query_was_before_is_forgotten_too(world: World) -> No
     merge_slots(world.registry, "plain", "join", slots)
     for slot in slots:
         world.drop(slot)
-    known = world.registry._rows("SELECT slot FROM queries")
+    known = world.registry.read("SELECT slot FROM queries")
     assert len(known) < 20
-    assert world.registry._rows("SELECT slot FROM moves ORDER BY slot") == known
+    assert world.registry.read("SELECT slot FROM moves ORDER BY slot") == known
 
 
 def test_without_any_tuples_they_go_as_well(world: World) -> None:
@@ -211,7 +211,7 @@ def test_a_ring_that_is_gone_keeps_the_epoch_where_others_begin(world: World) ->
         epoch = world.run("plain")
     world.registry.set_progress("plain", epoch.number, {}, NEVER_US)
     world.registry.retire_ring("plain")
-    assert world.registry._rows("SELECT number FROM epochs") == [(epoch.number,)]
+    assert world.registry.read("SELECT number FROM epochs") == [(epoch.number,)]
 
 
 def test_a_worker_forgets_rings_that_it_had_no_task_of_for_long(

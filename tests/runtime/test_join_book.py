@@ -15,6 +15,23 @@ def test_a_book_is_the_same_after_it_was_written_and_read() -> None:
     assert book.limits_us == [600, INT64_MIN]
 
 
+def test_a_longer_range_revives_nobody_and_makes_tables_anew() -> None:
+    book = Book.empty(2)
+    book.add(0, 10, 99, 650)
+    book.sign("short")
+    book.advance(700, [100, 100])
+    book.advance(700, [300, INT64_MAX])
+    late = book.add(0, 1, 99, 450)
+    assert book.limits_us == [400, INT64_MIN]
+    assert [book.limit_us(chunk) for chunk in book.chunks] == [600, 400]
+    assert book.known_by("short") is None
+    assert Book.loads(book.dumps()) == book
+    book.todo = (2, 0)
+    book.advance(760, [300, INT64_MAX])
+    assert book.take_dead() == [late]
+    assert [book.limit_us(chunk) for chunk in book.chunks] == [600]
+
+
 def test_a_worker_lacks_the_chunks_that_came_after_its_token() -> None:
     book = Book.empty(2)
     book.sign("nothing")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
+
 import numpy as np
 import pyarrow as pa
 
 from penstock.kernels.join_bucket import SLOTS, TIME, JoinBucket, Windows
+from penstock.runtime.analyze import join_lines
+from penstock.runtime.joining.explain import expected_costs
+from penstock.runtime.joining.monitor import BucketFigures, JoinMonitor, as_message
 from penstock.runtime.joining.tables import WarmTables
 
 WINDOWS = Windows(np.array([1]), np.array([[9, 9]]))
@@ -55,3 +60,17 @@ def test_tables_of_rings_that_are_gone_make_room_for_others() -> None:
     assert warm.put(("r", 2), "t", bucket(1000))
     assert ("gone", 0) not in warm.kept
     assert not any(kept.doomed for kept in warm.kept.values())
+
+
+def test_what_empty_tables_say_is_not_taken_for_seen() -> None:
+    monitor = JoinMonitor()
+    monitor.open("r", resumed=True)
+    empty = BucketFigures([0, 0], 0, 0, 0, [[0, 0], [0, 0]], 0, 9, 99, 0, False, 0)
+    for keys, both, selectivity in ((0, 0, 0.5), (8, 2, 0.25)):
+        overlaps = [[keys, both], [both, keys]]
+        figures = replace(empty, keys=keys, overlaps=overlaps)
+        monitor.calls()["joined"](as_message("r", {0: figures}), [])
+        costs = expected_costs(2, monitor.figures("r"))
+        assert (costs.selectivity, costs.assumed) == (selectivity, keys == 0)
+        lines = join_lines({"join": asdict(monitor.figures("r"))})
+        assert any("selectivities" in line for line in lines) == (keys > 0)

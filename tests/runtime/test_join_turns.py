@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +20,15 @@ from penstock.errors import PenstockError
 from penstock.kernels import join_bucket, key_bucket
 from penstock.kernels.columns import INT64_MAX
 from penstock.kernels.join_bucket import SLOTS, TIME, Combinations, Windows
+from penstock.plan.specs import SlotSpec, WindowSpec
+from penstock.runtime.config import SHIFT_US
 from penstock.runtime.joining import book as books
+from penstock.runtime.joining import turn as turns
 from penstock.runtime.joining.book import Book
 from penstock.runtime.joining.chunk_codec import to_blob
 from penstock.runtime.joining.tables import WarmTables
 from penstock.runtime.joining.turn import MOST_BYTES, Arrived, Turn
+from penstock.runtime.joining.windows import reach_us, window_rows
 
 Tuple = tuple[int, int, int]  # input, key, time
 RANGES = (6, 3, INT64_MAX)
@@ -75,10 +80,11 @@ class Bucket:
         warm: WarmTables,
         most_bytes: int = MOST_BYTES,
         commit: bool = True,
+        ranges: tuple[int, ...] = RANGES,
     ) -> list[tuple[int, ...]]:
         chunks, book = dict(self.chunks), deepcopy(self.book)
         found: list[tuple[int, ...]] = []
-        windows = Windows(np.array([7]), np.array([RANGES[: self.streams]]))
+        windows = Windows(np.array([7]), np.array([ranges[: self.streams]]))
 
         def pack(combinations: Combinations) -> Iterator[bytes]:
             name = "__k0" if self.key_only else "id"
@@ -122,15 +128,14 @@ def expected(tuples: list[tuple[int, Tuple]], streams: int, key_only: bool) -> C
     return found
 
 
-@settings(max_examples=150)
-@given(st.data(), st.integers(2, 3), st.booleans(), st.booleans())
-def test_every_result_once(data: st.DataObject, streams: int, key_only: bool, prompt: bool) -> None:
-    tuple_ = st.tuples(st.integers(0, streams - 1), st.integers(0, 2), st.integers(0, 20))
-    tuples = list(enumerate(data.draw(st.lists(tuple_, max_size=24))))
-    memory = data.draw(st.sampled_from([0, 600, 1_500, 10**6]))
-    most_bytes = 10**9 if prompt else data.draw(st.sampled_from([50, 300, 10**6]))
-    workers = [WarmTables(memory, rng=np.random.default_rng(i)) for i in range(2)]
-    bucket = Bucket(streams, key_only, prompt)
+def ran(
+    data: st.DataObject,
+    bucket: Bucket,
+    tuples: list[tuple[int, Tuple]],
+    workers: list[WarmTables],
+    most_bytes: int,
+) -> list[tuple[int, ...]]:
+    """The results of tuples that come in some batches, of which some run again."""
     found: list[tuple[int, ...]] = []
     rest = tuples
     while rest:
@@ -138,7 +143,7 @@ def test_every_result_once(data: st.DataObject, streams: int, key_only: bool, pr
         batch, rest = rest[:size], rest[size:]
         # nothing is late: the punctuation stays below all that comes
         closed_us = min(time for _, (_, _, time) in batch + rest)
-        arrived = arrivals(batch, key_only, closed_us)
+        arrived = arrivals(batch, bucket.key_only, closed_us)
         in_round = data.draw(st.booleans())
         failed = [
             bucket.turn(
@@ -153,12 +158,47 @@ def test_every_result_once(data: st.DataObject, streams: int, key_only: bool, pr
         results = bucket.turn(arrived, in_round, data.draw(st.sampled_from(workers)), most_bytes)
         assert all(sorted(each) == sorted(results) for each in failed)
         found += results
-        if prompt:
+        if bucket.prompt:
             assert not bucket.book.waiting
     for _ in range(len(tuples) + 1):
         found += bucket.turn([], True, data.draw(st.sampled_from(workers)), most_bytes)
     assert not bucket.book.waiting
+    return found
+
+
+@settings(max_examples=150)
+@given(st.data(), st.integers(2, 3), st.booleans(), st.booleans())
+def test_every_result_once(data: st.DataObject, streams: int, key_only: bool, prompt: bool) -> None:
+    tuple_ = st.tuples(st.integers(0, streams - 1), st.integers(0, 2), st.integers(0, 20))
+    tuples = list(enumerate(data.draw(st.lists(tuple_, max_size=24))))
+    memory = data.draw(st.sampled_from([0, 600, 1_500, 10**6]))
+    most_bytes = 10**9 if prompt else data.draw(st.sampled_from([50, 300, 10**6]))
+    workers = [WarmTables(memory, rng=np.random.default_rng(i)) for i in range(2)]
+    bucket = Bucket(streams, key_only, prompt)
+    piece_bytes = data.draw(st.sampled_from([1, 150, 2**26]))
+    with patch.object(join_bucket, "_PIECE_BYTES", piece_bytes):
+        found = ran(data, bucket, tuples, workers, most_bytes)
     assert Counter(found) == expected(tuples, streams, key_only)
+
+
+@pytest.mark.parametrize("key_only", [False, True])
+def test_with_a_longer_range_late_tuples_meet_each_other_but_nobody_forgotten(
+    key_only: bool,
+) -> None:
+    warm, cold, long = WarmTables(), WarmTables(), (100, 100)
+    bucket = Bucket(2, key_only)
+    first = [(0, (0, 1, 10)), (1, (0, 2, 40))]  # of which one is forgotten, in a chunk that stays
+    assert bucket.turn(arrivals(first, key_only, 0), False, warm) == []
+    assert bucket.turn(arrivals([(2, (1, 2, 41))], key_only, 30), False, warm) != []
+    assert bucket.book.limits_us == [24, 27]
+    late = arrivals([(3, (1, 1, 12)), (4, (1, 3, 15))], key_only, 30)
+    for worker in (cold, warm):
+        assert bucket.turn(late, False, worker, commit=worker is warm, ranges=long) == []
+    assert bucket.book.limits_us == [-70, -70]
+    more = arrivals([(5, (0, 3, 16)), (6, (0, 1, 17))], key_only, 30)
+    for worker in (warm, cold):
+        found = bucket.turn(more, False, worker, commit=False, ranges=long)
+        assert sorted(found) == ([(1, 1), (3, 3)] if key_only else [(5, 4), (6, 3)])
 
 
 def test_a_bucket_without_room_waits_for_a_round_and_comes_back() -> None:
@@ -191,6 +231,20 @@ def test_many_small_chunks_become_few() -> None:
     assert found == [(400, 7)]
 
 
+def test_chunks_that_are_large_in_memory_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books, "_RAW_BYTES", 1_000)
+    monkeypatch.setattr(turns, "_MOST_RAW_BYTES", 1_500)
+    warm, bucket = WarmTables(), Bucket(2, key_only=False)
+    for n in range(100):
+        same = [(7, (0, 5, 1))] * (40 if n < 50 else 1)  # which compresses well
+        bucket.turn(arrivals(same, False, 0, 20), False, warm)
+    assert max(c.raw_bytes for c in bucket.book.chunks) < 16 * 1_000
+    assert 50 < len(bucket.book.chunks) < 60
+    assert sum(c.rows for c in bucket.book.chunks) == 50 * 41
+    found = bucket.turn(arrivals([(8, (1, 5, 1))], False, 0), False, WarmTables())
+    assert found == [(7, 8)] * 50 * 41
+
+
 def test_what_waits_has_its_turn_even_if_inputs_never_pause() -> None:
     warm = WarmTables(most_bytes=0)
     bucket = Bucket(2, key_only=False)
@@ -207,7 +261,7 @@ def test_one_tuple_with_too_many_partners_is_an_error(monkeypatch: pytest.Monkey
     for key_only in (False, True):
         bucket, warm = Bucket(2, key_only), WarmTables()
         bucket.turn(arrivals([(n, (0, 1, 5)) for n in range(50)], key_only, 0), False, warm)
-        with pytest.raises(PenstockError, match="more than 10 combinations"):
+        with pytest.raises(PenstockError, match=r"completes 50 combinations"):
             bucket.turn(arrivals([(99, (1, 1, 5))], key_only, 0), False, warm)
 
 
@@ -216,3 +270,33 @@ def test_windows_cannot_wait() -> None:
     tuples = [(n, (n % 2, 1, 5)) for n in range(100)]
     with pytest.raises(PenstockError, match="windows over a join"):
         bucket.turn(arrivals(tuples, False, 0), False, warm, most_bytes=1000)
+
+
+def test_windows_of_a_piece_are_made_some_at_a_time_and_too_many_are_not_made() -> None:
+    slots = np.array([1, 2, 1])
+    latest_us, until_us = np.array([4, 11, 7]), np.array([34, 13, 9])
+    specs = {
+        1: SlotSpec(1, (), WindowSpec(30, 10)),
+        2: SlotSpec(2, (), WindowSpec(10, 1)),
+    }
+
+    def ends(most: int, most_in_all: int = 100) -> list[list[tuple[int, int]]]:
+        found = window_rows(slots, latest_us, until_us, specs, most, most_in_all)
+        times = ((pair, own["__end"].cast(pa.int64()).to_numpy() - SHIFT_US) for pair, own in found)
+        return [list(zip(p.tolist(), t.tolist(), strict=True)) for p, t in times]
+
+    whole = [(0, 10), (0, 20), (0, 30), (1, 12), (1, 13)]
+    assert ends(100) == [whole]
+    for most in (1, 2, 3, 4):
+        assert ends(most) == [whole[n : n + most] for n in range(0, 5, most)]
+    with pytest.raises(PenstockError, match="windows over a join"):
+        ends(2, most_in_all=4)
+    until_us[0] = INT64_MAX
+    with pytest.raises(PenstockError, match="windows over a join"):
+        ends(2, most_in_all=2**30)
+
+
+def test_a_range_reaches_no_further_than_time_goes() -> None:
+    times_us = np.array([5, INT64_MAX - 5, -5, 5])
+    ranges_us = np.array([10, 10, 10, INT64_MAX])
+    assert reach_us(times_us, ranges_us).tolist() == [15, INT64_MAX, 5, INT64_MAX]

@@ -10,8 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock import Engine
+from penstock.errors import EngineError
+from penstock.runtime.derived.progress import roll_back
 from penstock.testing import ScriptedStream, quick_engine
 
+PATIENCE_S = 600.0
 COLUMNS = "id INT, v INT, ts TIMESTAMP"
 PAIRS = "SELECT A.id, A.v AS a, B.v AS b FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS]"
 
@@ -40,21 +43,52 @@ def test_a_join_goes_on_after_a_restart_and_counts_what_is_late(
         engine.register(f"{PAIRS} WHERE A.id = B.id AND A.v > 10 AND B.v < 40", name="some")
         assert len(engine.rings()) == 1
         a.push(rows((1, 10, 0), (1, 11, 1), (2, 20, 2)))
-        engine.await_idle()
+        engine.await_idle(PATIENCE_S)
     with quick_engine(spark, tmp_path / "w") as engine:
         a, b = streams(engine, tmp_path)
         b.push(rows((1, 30, 3), (2, 40, 12.5), (3, 50, 13)))
-        engine.await_idle()
+        engine.await_idle(PATIENCE_S)
         assert results(engine, "all") == [(1, 10, 30), (1, 11, 30)]
         assert results(engine, "some") == [(1, 11, 30)]
         a.push(rows((9, 90, 100)))
         b.push(rows((9, 90, 100)))
-        engine.await_idle()
+        engine.await_idle(PATIENCE_S)
         b.push(rows((1, 31, 4)))  # far behind: whom it could meet is forgotten
-        engine.await_idle()
+        engine.await_idle(PATIENCE_S)
         assert results(engine, "all") == [(1, 10, 30), (1, 11, 30), (9, 90, 90)]
         status = engine.query("all").status
         assert (status.rows, status.late, status.lost) == (3, 1, 1)
+
+
+def offsets(checkpoint: Path) -> dict[str, list[str]]:
+    """What each micro-batch has read up to, without Spark's own figures."""
+    entries = (checkpoint / "offsets").glob("[0-9]*")
+    return {path.name: path.read_text().splitlines()[2:] for path in entries}
+
+
+def test_a_join_that_goes_back_to_its_beginning_has_the_same_micro_batches(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Also those that only close windows, and none with more epochs than it had."""
+    pairs = "A [RANGE 2 SECONDS], B [RANGE 2 SECONDS]"
+    with quick_engine(spark, tmp_path / "w") as engine:
+        text = f"SELECT A.id, count(*) AS n FROM {pairs} WHERE A.id = B.id GROUP BY A.id"
+        both = streams(engine, tmp_path)
+        engine.register(text, name="all")
+        for stream in both:
+            for n in range(3):
+                stream.push(rows((n, n, 2 * n)))
+                engine.await_idle(PATIENCE_S)
+        found = engine.query("all").results().to_pylist()
+        [checkpoint] = (tmp_path / "w" / "rings").iterdir()
+    ran = offsets(checkpoint)
+    roll_back(checkpoint, -1)
+    with quick_engine(spark, tmp_path / "w") as engine:
+        streams(engine, tmp_path)
+        engine.await_idle(PATIENCE_S)
+        again = offsets(checkpoint)
+        assert {batch: again[batch] for batch in ran} == ran
+        assert engine.query("all").results().to_pylist() == found != []
 
 
 def test_dataframes_of_users_are_joined_and_forgotten_in_time(
@@ -72,15 +106,16 @@ def test_dataframes_of_users_are_joined_and_forgotten_in_time(
                 "int(id)", "int(v)", "timestamp_seconds(ts) AS ts"
             )
             table.coalesce(1).write.mode("append").parquet(str(tmp_path / name))
-            engine.await_idle()
+            engine.await_idle(PATIENCE_S)
 
         push("A", (1, 10, 0.0), (2, 20, 1.0))
         push("B", (1, 11, 2.0), (1, 12, 2.0), (2, 30, 20.0))
         assert results(engine, "pairs") == [(1, 10, 12)]
         for second in (100.0, 200.0, 300.0):
-            push("A", (5, 0, second))
-            push("B", (5, 9, second))
-        ring = engine.rings()[0]
+            push("A", (1, 99, second), (2, 99, second), (5, 0, second))
+            push("B", (1, 0, second), (2, 0, second), (5, 9, second))
+        [ring] = engine.rings()
+        assert ring["join"]["state_tuples"] <= 12  # of 23: those of 100 s and before are gone
         assert results(engine, "pairs") == [(1, 10, 12), *[(5, 0, 9)] * 3]
         disorder = engine.metrics()["streams"]["A"]["rings"][0]
         assert disorder["punctuation_us"] is not None
@@ -96,7 +131,7 @@ def test_what_has_no_room_is_joined_when_the_inputs_pause(
         for n in range(3):
             a.push(rows(*((i, n, n) for i in range(20))))
             b.push(rows(*((i, 10 + n, n) for i in range(20))))
-            engine.await_idle()
+            engine.await_idle(PATIENCE_S)
         expected = sorted((i, a, 10 + b) for i in range(20) for a in range(3) for b in range(3))
         assert results(engine, "all") == expected
         [told] = engine.execute("EXPLAIN ANALYZE all")
@@ -112,7 +147,7 @@ def test_what_has_no_room_is_joined_when_the_inputs_pause(
     with quick_engine(spark, tmp_path / "w") as engine:
         a, b = streams(engine, tmp_path)
         a.push(rows((5, 7, 3)))
-        engine.await_idle()
+        engine.await_idle(PATIENCE_S)
         assert results(engine, "all") == sorted([*expected, *((5, 7, 10 + n) for n in range(3))])
 
 
@@ -135,8 +170,34 @@ def test_sixteen_streams_each_with_a_range_of_its_own(spark: SparkSession, tmp_p
         engine.register(f"SELECT {items} FROM {', '.join(sources)} WHERE {equal}", name="all")
         a.push(rows(*tuples["A"]))
         b.push(rows(*tuples["B"]))
-        engine.await_idle()
+        engine.await_idle(PATIENCE_S)
         assert results(engine, "all") == sorted(expected)
+
+
+def test_queries_added_together_each_find_all_of_theirs(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Whatever the order in which the selection of an input names the slots of a tuple."""
+    conditions = {"over50": (50, 100), "over10": (10, 100), "under80": (-1, 80), "any": (-1, 100)}
+    a_rows = [(n % 3, n * 7 % 100, n) for n in range(30)]
+    b_rows = [(n % 3, n * 11 % 100, n) for n in range(30)]
+    with quick_engine(spark) as engine:
+        a, b = streams(engine, tmp_path)
+        with engine.together():
+            for name, (low, high) in conditions.items():
+                engine.register(
+                    f"{PAIRS} WHERE A.id = B.id AND A.v > {low} AND B.v < {high}", name=name
+                )
+        assert len(engine.rings()) == 1
+        a.push(rows(*a_rows))
+        b.push(rows(*b_rows))
+        engine.await_idle(PATIENCE_S)
+        for name, (low, high) in conditions.items():
+            assert results(engine, name) == sorted(
+                (i, v, w)
+                for (i, v, s), (j, w, t) in product(a_rows, b_rows)
+                if i == j and abs(s - t) <= 10 and v > low and w < high
+            )
 
 
 @pytest.mark.parametrize(
@@ -154,3 +215,26 @@ def test_refusals_say_what_to_do(spark: SparkSession, text: str, message: str) -
             engine.register(text)
         assert "\n" in str(error.value)
         assert engine.rings() == []
+
+
+def test_a_query_with_too_many_combinations_can_be_dropped_and_the_others_go_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What is said of the ring names the query; others that reach less far have done no harm."""
+    with quick_engine(spark, tmp_path / "w") as engine:
+        a, b = streams(engine, tmp_path)
+        text = "SELECT x.v AS x, y.v AS y, B.v AS b FROM A x [RANGE {0}], A y [RANGE {0}],"
+        text += " B [RANGE {0}] WHERE x.id = y.id AND y.id = B.id"
+        engine.register(text.format("1 SECOND"), name="near")
+        engine.register(text.format("1 DAY"), name="far")
+        assert len(engine.rings()) == 1
+        a.push(rows(*((1, n, n) for n in range(3000))))
+        engine.await_idle(PATIENCE_S)
+        b.push(rows((1, 7, 2999)))
+        with pytest.raises(EngineError, match=r"8,\d*,\d* combinations or more, for far:"):
+            engine.await_idle(PATIENCE_S)
+        assert "DROP it" in (engine.query("near").status.error or "")
+        engine.execute("DROP QUERY far; RESUME QUERY near")
+        engine.await_idle(PATIENCE_S)
+        pairs = product((2998, 2999), repeat=2)
+        assert results(engine, "near") == sorted((x, y, 7) for x, y in pairs)

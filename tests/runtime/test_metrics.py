@@ -24,9 +24,9 @@ from penstock.plan.specs import Composition, Output, SlotSpec, Term, WindowSpec
 from penstock.runtime.analyze import analyze, disorder_lines, order_lines
 from penstock.runtime.epochs import EpochKeeper, RingEpochs
 from penstock.runtime.metrics import metrics_of
-from penstock.runtime.quarantine import Care
 from penstock.runtime.query import QueryStatus
 from penstock.runtime.registry import QueryRow, Registry, RingRow
+from penstock.runtime.rings.quarantine import Care
 from penstock.runtime.show import streams_table
 from penstock.runtime.streams import rules_of
 from penstock.schema import Schema

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock import Engine
+from penstock import Engine, EngineError
+from penstock.control.ring_balance import Split
 from penstock.runtime.query import Query
+from penstock.runtime.rings.moving import _ALIGN_S
 from penstock.testing import ScriptedStream, quick_engine
 
 COLUMNS = "id BIGINT, room STRING, ts TIMESTAMP"
@@ -65,11 +70,188 @@ def test_selections_go_on_in_a_copy_of_their_ring(engine: Engine) -> None:
     assert rows(go) == [(n,) for n in range(0, 20, 2)]
     assert sorted(pa.concat_tables(got).column("id").to_pylist()) == list(range(6, 20))
     assert called.status.rows == 14
-    called.drop()
+    engine._slots.drop(called.slot)
+    assert called.slot not in engine._rings.open_rings[copy].dispatcher.sinks
     stream.push(readings(range(20, 22)))
     engine.await_idle()
     assert rows(stay)[-1] == (21,)
     assert len(got) == 2
+
+
+def test_without_room_for_a_copy_the_ring_goes_on_as_it_was(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = stream_of(engine)
+    query = engine.register(WINDOWS.format(5))
+    stream.push(readings(range(3)))
+    engine.await_idle()
+    checkpoints = engine.workspace.path / "rings"
+
+    copytree = shutil.copytree
+
+    def full(source: str, target: str) -> None:
+        if source.endswith("metadata"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        shutil.copyfile(source, target)
+
+    def copy(source: Path, target: Path, *how: Any) -> None:
+        copytree(source, target, *(how or (False, None, full)))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copytree", copy)
+        with pytest.raises(EngineError, match=r"could not be copied.*No space left"):
+            split(engine, query)
+    assert [path.name for path in checkpoints.iterdir()] == [query.status.ring]
+    stream.push(readings(range(3, 11)))
+    engine.await_idle()
+    assert sum(row[1] for row in rows(query)) == 10
+    assert engine.rings()[0]["state"] == "running"
+
+
+def test_a_ring_is_not_split_while_spark_would_do_again_what_was_delivered(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Done again for fewer queries, it would take the place of what the others had."""
+    monkeypatch.setattr("penstock.runtime.rings.ring._DELIVERED_S", 0.2)
+    stream = stream_of(engine)
+    stay, go = (engine.register(f"SELECT id FROM S WHERE id >= {n}") for n in range(2))
+    stream.push(readings(range(5)))
+    engine.await_idle()
+    commits = engine.workspace.checkpoint(go.status.ring) / "commits"
+    last = max((p for p in commits.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
+    away = last.rename(commits.parent / "away")
+    with pytest.raises(EngineError, match="cannot stop between"):
+        split(engine, go)
+    away.rename(last)
+    stream.push(readings(range(5, 10)))
+    copy = split(engine, go)
+    stream.push(readings(range(10, 15)))
+    engine.await_idle()
+    assert go.status.ring == copy != stay.status.ring
+    assert rows(stay) == [(n,) for n in range(15)]
+    assert rows(go) == [(n,) for n in range(1, 15)]
+
+
+def test_nothing_stops_and_nothing_is_left_where_no_query_can_move(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = stream_of(engine)
+    queries = [engine.register(f"SELECT id FROM S WHERE id >= {n}") for n in range(2)]
+    stream.push(readings(range(3)))
+    engine.await_idle()
+    [ring] = engine._manager.running.snapshot()
+    run, checkpoints = ring._query.runId, engine.workspace.path / "rings"
+    ring.dispatcher.closed.add(queries[1].slot)
+    with pytest.raises(EngineError, match="have to stay"):
+        split(engine, queries[1])
+    assert ring._query.runId == run
+    movable = ring.dispatcher.movable
+    answers = iter([[queries[0].slot], []])  # what could move is gone when the ring stands still
+    with monkeypatch.context() as patch:
+        patch.setattr(type(ring.dispatcher), "movable", lambda *_: next(answers))
+        with pytest.raises(EngineError, match="have to stay"):
+            split(engine, queries[0])
+    assert movable([queries[0].slot]) == [queries[0].slot]
+    assert [path.name for path in checkpoints.iterdir()] == [ring.id]
+    stream.push(readings(range(3, 5)))
+    engine.await_idle()
+    assert rows(queries[0]) == [(n,) for n in range(5)]
+
+
+def test_slots_do_not_change_over_before_spark_has_noted_what_was_delivered(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.runtime.rings.moving._ALIGN_S", 0.5)
+    stream = stream_of(engine)
+    stay, go = (engine.register(f"SELECT id FROM S WHERE id >= {n}") for n in range(2))
+    stream.push(readings(range(5)))
+    copy = split(engine, go)
+    stream.push(readings(range(5, 10)))
+    engine.await_idle()
+    commits = engine.workspace.checkpoint(copy) / "commits"
+    last = max((p for p in commits.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
+    away = last.rename(commits.parent / "away")
+    assert not engine._manager.hand_slots(copy, stay.status.ring, [go.slot])
+    away.rename(last)
+    monkeypatch.setattr("penstock.runtime.rings.moving._ALIGN_S", 60.0)
+    assert engine._manager.hand_slots(copy, stay.status.ring, [go.slot])
+    stream.push(readings(range(10, 15)))
+    engine.await_idle()
+    assert rows(stay) == [(n,) for n in range(15)]
+    assert rows(go) == [(n,) for n in range(1, 15)]
+
+
+def test_a_ring_that_keeps_up_is_not_held_for_one_that_is_behind(engine: Engine) -> None:
+    engine.execute("SET sink_patience = 300")
+    stream, go_on, seen = stream_of(engine), Event(), []
+
+    def slow(rows: pa.Table) -> None:
+        go_on.wait(200)
+
+    stay = engine.register("SELECT id FROM S WHERE id >= 0", sink=slow)
+    go = engine.register("SELECT id FROM S WHERE id >= 1")
+    other = engine.register("SELECT id FROM S WHERE id >= 2", sink=seen.append)
+    ring, manager = stay.status.ring, engine._manager
+    go_on.set()
+    stream.push(readings(range(5)))
+    copy = split(engine, other)
+    go_on.clear()
+    for n in range(5, 9):
+        stream.push(readings(range(n, n + 1)))
+    wait_for(lambda: len(seen) == 5)
+    before = time.monotonic()
+    manager._carry_out(Split(ring, (go.slot,), copy))
+    assert time.monotonic() - before < _ALIGN_S / 2
+    assert go.status.ring == ring
+    shown = {found["ring"]: found["note"] for found in engine.rings()}
+    assert f"could not go to {copy}" in shown[ring]
+    row = next(row for row in engine.registry.rings() if row.id == ring)
+    facts = manager._balance._facts(row, engine._rings.open_rings[ring])
+    assert not facts.portable  # so it is a copy that is decided on next
+    stream.push(readings(range(9, 10)))
+    wait_for(lambda: len(seen) == 6)
+    go_on.set()
+    engine.await_idle()
+    assert rows(go) == [(n,) for n in range(1, 10)]
+
+
+def test_rings_can_start_while_slots_wait_to_change_over(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = stream_of(engine)
+    stay, go = (engine.register(f"SELECT id FROM S WHERE id >= {n}") for n in range(2))
+    stream.push(readings(range(5)))
+    copy, rings, reached, waits = split(engine, go), engine._rings, Event(), [True]
+    engine.await_idle()
+    at_horizon = type(rings.epochs)._is_at_horizon
+
+    def slowly(keeper: Any, state: Any) -> bool:
+        reached.set()
+        return not waits[0] and at_horizon(keeper, state)
+
+    monkeypatch.setattr("penstock.runtime.rings.moving._ALIGN_S", 120.0)
+    monkeypatch.setattr(type(rings.epochs), "_is_at_horizon", slowly)
+    done: list[bool] = []
+    hand = engine._manager.hand_slots
+    mover = Thread(target=lambda: done.append(hand(copy, stay.status.ring, [go.slot])))
+    mover.start()
+    assert reached.wait(60)
+    assert rings.starting.acquire(timeout=30)  # somebody starts a ring
+    waits[0] = False
+    mover.join(0.5)
+    assert not done
+    assert go.status.ring == copy  # nobody changes over meanwhile
+    rings.starting.release()
+    mover.join(60)
+    assert done == [True]
+    assert go.status.ring == stay.status.ring
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_open_windows_go_along(engine: Engine) -> None:
@@ -165,19 +347,72 @@ def test_a_restarted_engine_finds_every_query_where_it_was(
             assert rows(engine.query(name)) == expected_windows(range_s, 5, 60)
 
 
-def test_rings_are_split_under_load_and_merged_without_it(engine: Engine) -> None:
+def test_a_copy_does_not_deliver_again_what_its_ring_delivered(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Not even if Spark's note of it is lost, as with the power of a machine."""
+    with quick_engine(spark, tmp_path / "w") as engine:
+        stream = stream_of(engine, directory=tmp_path / "in")
+        engine.register("SELECT id FROM S WHERE id >= 0", name="q0")
+        go = engine.register("SELECT id FROM S WHERE id >= 1", name="q1")
+        stream.push(readings(range(5)))
+        copy = split(engine, go)
+        engine.await_idle()
+        commits = engine.workspace.checkpoint(copy) / "commits"
+    max((p for p in commits.iterdir() if p.name.isdigit()), key=lambda p: int(p.name)).unlink()
+    with quick_engine(spark, tmp_path / "w") as engine:
+        stream_of(engine, directory=tmp_path / "in").push(readings(range(5, 8)))
+        engine.await_idle()
+        assert rows(engine.query("q0")) == [(n,) for n in range(8)]
+        assert rows(engine.query("q1")) == [(n,) for n in range(1, 8)]
+
+
+def test_what_was_kept_for_a_query_before_does_not_hold_back_what_its_copy_keeps(
+    engine: Engine,
+) -> None:
+    """A copy's micro-batches go on with the numbers that its ring's had."""
+    engine.execute("SET sink_retry = 0.2")
+    stream, got, broken = stream_of(engine), [], [True]
+
+    def moody(found: pa.Table) -> None:
+        if broken[0]:
+            raise OSError("disk full")
+        got.extend(found.column("id").to_pylist())
+
+    engine.register("SELECT id FROM S WHERE id >= 0")
+    go = engine.register("SELECT id FROM S WHERE id >= 1", sink=moody)
+    for at in range(0, 6, 2):  # before, and in the copy
+        broken[0] = True
+        stream.push(readings(range(at, at + 2)))
+        wait_for(lambda: go.status.state == "quarantined")
+        broken[0] = False
+        go.resume()
+        wait_for(lambda: go.status.state == "running")
+        engine.await_idle()
+        if at == 0:
+            copy = split(engine, go)
+    assert go.status.ring == copy
+    assert got == [1, 2, 3, 4, 5]
+
+
+def test_rings_are_split_under_load_and_merged_without_it(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine.execute("SET ring_maximum = 0.001; SET ring_settle = 2")
     stream = stream_of(engine)
     with engine.together():
         queries = [engine.register(f"SELECT id FROM S WHERE id >= {n}") for n in range(4)]
-    pushed, deadline = 0, time.monotonic() + 90
+    # others who load the machine make rings look as if they took all of it
+    monkeypatch.setattr("penstock.runtime.rings.balance.is_full", lambda *_: False)
+    pushed, deadline = 0, time.monotonic() + 300
     while len(engine.rings()) < 2:
         assert time.monotonic() < deadline, [list(ring.items()) for ring in engine.rings()]
         size = 30_000 if pushed % 2 else 1  # what fills a ring is what more tuples take more
         stream.push(readings(range(pushed, pushed + size)))
         pushed += size
         engine.await_idle()
-    assert any("went to" in str(ring["note"]) for ring in engine.rings())
+    notes = [str(ring["note"]) for ring in engine.rings()]
+    assert any("went to" in note or "took" in note for note in notes), notes
     while len({query.status.ring for query in queries}) > 1:
         assert time.monotonic() < deadline, [list(ring.items()) for ring in engine.rings()]
         time.sleep(0.1)

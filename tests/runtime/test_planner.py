@@ -1,11 +1,14 @@
-"""How far an endless generator is at a time of the engine's clock."""
+"""What is read next: how far an endless generator is at a time, and how far rings are apart."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from penstock.runtime.sources.files import FileOptions
 from penstock.runtime.sources.generator import TICK_US, GeneratorOptions
-from penstock.runtime.sources.planner import CATCH_UP_US, GeneratorPlanner
+from penstock.runtime.sources.planner import CATCH_UP_US, FilePlanner, GeneratorPlanner, Horizon
 from penstock.testing import ManualClock
 
 START_US = 1_704_067_200_000_000
@@ -36,3 +39,18 @@ def test_any_other_goes_on_where_it_stopped(behind_us: int) -> None:
     work = planner.next_work({}, set(), 1)
     assert work is not None
     assert work.body["through"] == SECOND // TICK_US
+
+
+def test_a_horizon_that_one_micro_batch_reaches_is_near(tmp_path: Path) -> None:
+    files = [tmp_path / f"{number}.json" for number in range(5)]
+    for file in files:
+        file.write_text("{}")
+    paths = [str(file) for file in files]
+    planner = FilePlanner(FileOptions(str(tmp_path), "json", max_files_per_batch=2))
+    assert planner.is_near({}, set(), Horizon(frozenset(paths[:2])))
+    assert not planner.is_near({}, set(), Horizon(frozenset(paths[:3])))
+    assert planner.is_near({}, set(paths[:1]), Horizon(frozenset(paths[:3])))
+    ticks = GeneratorPlanner(GeneratorOptions(rate=1000), ManualClock(), 5000)
+    step = 5 * SECOND // TICK_US
+    assert ticks.is_near({"through": 7}, set(), Horizon(through=7 + step))
+    assert not ticks.is_near({"through": 7}, set(), Horizon(through=8 + step))

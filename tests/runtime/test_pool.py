@@ -69,16 +69,17 @@ def test_a_hanging_call_is_given_up_and_its_thread_replaced(release: threading.E
     made: list[str] = []
     calls: dict[Any, Any] = {"hangs": lambda: release.wait(LONG_S)}
     calls |= {name: lambda name=name: made.append(name) for name in ("b", "c")}
-    errors = SinkPool(lambda: 0.5, threads=1).run(calls)
+    errors = SinkPool(lambda: 2.5, threads=1).run(calls)
     assert list(errors) == ["hangs"]
-    assert str(errors["hangs"]) == "the sink took longer than 0.5 s (sink_patience)"
+    assert str(errors["hangs"]) == "the sink took longer than 2.5 s (sink_patience)"
     assert made == ["b", "c"]
 
 
 def test_a_key_is_not_called_again_before_its_first_call_has_returned(
     release: threading.Event,
 ) -> None:
-    pool = SinkPool(lambda: 0.5)
+    patience_s = [0.5]
+    pool = SinkPool(lambda: patience_s[0])
     calls: list[int] = []
 
     def late() -> None:
@@ -86,6 +87,7 @@ def test_a_key_is_not_called_again_before_its_first_call_has_returned(
         raise OSError("nobody hears this")
 
     pool.run({"sink": late})
+    patience_s[0] = LONG_S
     errors = pool.run({"sink": lambda: calls.append(1), "other": lambda: calls.append(2)})
     assert str(errors["sink"]) == "an earlier call of the sink has not returned yet"
     assert calls == [2]
@@ -96,17 +98,21 @@ def test_a_key_is_not_called_again_before_its_first_call_has_returned(
 
 def test_calls_are_made_while_a_thread_is_left_and_refused_then(release: threading.Event) -> None:
     before = set(threading.enumerate())
-    pool = SinkPool(lambda: 0.05, threads=2, most_stuck=3)
+    patience_s = [0.2]
+    pool = SinkPool(lambda: patience_s[0], threads=2, most_stuck=3)
     made: list[str] = []
     hanging = dict.fromkeys(range(4), lambda: release.wait(LONG_S))
     assert len(pool.run(hanging)) == 4  # three are replaced, the fourth is not
+    patience_s[0] = LONG_S
     assert not pool.run({"innocent": lambda: made.append("yes")})
+    patience_s[0] = 0.2
     errors = pool.run(dict.fromkeys(range(4, 20), lambda: release.wait(LONG_S)))
     refused = [key for key, error in errors.items() if "sinks hang: no more" in str(error)]
     assert len(errors) == 16
     assert len(refused) == 15
     assert len(set(threading.enumerate()) - before) <= 5
     assert "no more are called" in str(pool.run({"innocent": lambda: made.append("no")}))
+    patience_s[0] = LONG_S
     release.set()
     _until(lambda: not pool.run({"innocent": lambda: made.append("yes")}))
     assert made == ["yes", "yes"]

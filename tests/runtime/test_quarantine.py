@@ -19,8 +19,8 @@ from tests.runtime.test_dispatch import Frame
 from penstock.control.quarantine import Patience
 from penstock.errors import EngineError
 from penstock.runtime.dispatch import Dispatcher, Outlets
-from penstock.runtime.quarantine import Quarantine
 from penstock.runtime.registry import Registry
+from penstock.runtime.rings.quarantine import Quarantine
 from penstock.runtime.sinks.delivery import CallbackSink, Missing, Share
 from penstock.runtime.sinks.files import FileSink
 from penstock.runtime.sinks.live import Subscribers
@@ -178,6 +178,7 @@ def test_a_call_that_hangs_is_not_made_again_and_what_it_took_at_last_does_not_c
     ward.settle()
     assert got == [[0]]
     assert ward.state(slot).endswith("its call has not returned yet")
+    ward.patience_s = 30.0
     release.set()
     _wait(lambda: ward.state(slot) == "running")
     assert got == [[0], [1]]
@@ -185,12 +186,12 @@ def test_a_call_that_hangs_is_not_made_again_and_what_it_took_at_last_does_not_c
 
 
 def test_a_hanging_retry_keeps_nobody_else_from_being_delivered_to(tmp_path: Path) -> None:
-    ward = Ward(tmp_path, patience_s=5.0)
+    ward = Ward(tmp_path, patience_s=120.0)
     release, failed, other = threading.Event(), [], Moody(broken=False)
 
     def fails_then_hangs(rows: pa.Table) -> None:
         if failed:
-            release.wait(60)
+            release.wait(300)
         failed.append(True)
         raise OSError("disk full")
 
@@ -203,7 +204,7 @@ def test_a_hanging_retry_keeps_nobody_else_from_being_delivered_to(tmp_path: Pat
     started = time.monotonic()
     for number in range(1, 20):
         ward.batch(number, slot, well)
-    assert time.monotonic() - started < 3.0
+    assert time.monotonic() - started < 60.0  # who waits for the sink waits for 120 s
     assert other.got == list(range(20))
     release.set()
     ward.close()
@@ -334,7 +335,7 @@ def test_a_query_moves_to_another_ring_only_when_nothing_waits_for_it(ward: Ward
     ward.ring.closed.add(slots[3])
     for number in (5, 6):
         ward.batch(number, *slots)
-    assert ward.ring.movable(slots) == [slots[1]]
+    assert ward.ring.movable([*slots, 99]) == [slots[1]]  # one is not there any more
     sink.broken = False
     ward.later(10)
     assert ward.ring.movable(slots) == slots[:2]

@@ -6,6 +6,7 @@ import json
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from penstock.errors import EngineError
 from penstock.plan.catalog import Stream
 from penstock.plan.codec import dumps
 from penstock.plan.specs import Composition
+from penstock.runtime.compile import Input
+from penstock.runtime.config import StageConfig
 from penstock.runtime.derived.definition import maker_of
 from penstock.runtime.derived.exchange import Exchange
 from penstock.runtime.derived.restoring import Restorer
@@ -35,6 +38,7 @@ class StoppedRing:
 
     id: str = MAKER
     paused: bool = False
+    inputs: tuple[Input, ...] = ()
 
     @property
     def parts(self) -> list[str]:
@@ -126,6 +130,27 @@ def test_where_nobody_misses_anything_the_maker_just_goes_on(pipeline: Pipeline)
     pipeline.restorer.restore([HOT], {MAKER: StoppedRing()})
     assert (pipeline.workspace.checkpoint(MAKER) / "commits" / "2").exists()
     assert pipeline.exchange.describe(HOT)["end"] == 6
+
+
+@pytest.mark.parametrize(
+    ("batches", "planned", "refused"), [(3, 2, True), (1, 2, False), (3, 0, False)]
+)
+def test_what_spark_would_cut_otherwise_is_not_made_again_for_readers_that_are_ahead(
+    pipeline: Pipeline, batches: int, planned: int, refused: bool
+) -> None:
+    pipeline.exchange.planner(HOT, READER, "latest").prepare()
+    pipeline.run(range(batches))
+    work = json.dumps({"through": planned})
+    pipeline.registry.add_epoch(EpochRow(READER, 1, 1, 0, None, work), [])
+    pipeline.lose()
+    frame = Stream("S", Schema.of("id INT"), "dataframe")
+    given = Input(
+        Composition("select", "S", (), (), ()), frame, StageConfig(MAKER, "", "", "", 0, "")
+    )
+    ring = StoppedRing(inputs=(given,))
+    with pytest.raises(EngineError, match="cannot be made again") if refused else nullcontext():
+        pipeline.restorer.restore([HOT], {MAKER: ring})
+    assert pipeline.exchange.is_lost(HOT) == refused
 
 
 def test_what_is_too_long_ago_stays_lost_with_a_clear_error(pipeline: Pipeline) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def engine(spark: SparkSession) -> Iterator[Engine]:
 
 def asked(engine: RunningEngine) -> list[str]:
     """From now on, each question for work that Spark asks."""
-    keeper, questions = engine._manager._epochs, list[str]()
+    keeper, questions = engine._manager.running.epochs, list[str]()
     plan = keeper.plan
 
     def counted(ring: str, start: int) -> int:
@@ -42,7 +43,7 @@ def sleep_well(engine: RunningEngine) -> None:
     """Let all rings find out that there is nothing, and think that it has been so for long."""
     engine.await_idle()
     time.sleep(0.3)
-    for ring in engine._manager._snapshot():
+    for ring in engine._manager.running.snapshot():
         ring.pace._stirred_s -= 10_000
 
 
@@ -113,7 +114,7 @@ def test_readers_of_a_derived_stream_wake_when_it_gets_tuples(
         sleep_well(engine)
         with query.subscribe() as results:
             stream.push([{"id": 2, "ts": 0}])
-            [maker] = [r for r in engine._manager._snapshot() if r.feeds is not None]
+            [maker] = [r for r in engine._manager.running.snapshot() if r.feeds is not None]
             maker.pace.stir()
             found = results.get(timeout=SOON_S)
         assert found is not None
@@ -144,33 +145,39 @@ def test_each_ring_has_a_pool_of_its_own_and_pools_are_used_again(spark: SparkSe
         seen[name] = context.getLocalProperty("spark.scheduler.pool")
 
     with quick_engine(spark, settings=LONG) as engine:
-        engine._terminal = note
+        engine._sinks.terminal = note
         stream = ScriptedStream(engine, "S", SCHEMA, event_time="ts")
         for name in ("a", "b", "c"):
             column = "id" if name == "a" else f"id + {len(name)} AS x, '{name}' AS y"
             engine.register(f"SELECT {column} FROM S", name=name, sink="terminal")
             if name == "b":
                 engine.drop_query("a")
-                ring = engine._manager._snapshot()[0]
-                engine._manager.retire(ring.id)
+                ring = engine._manager.running.snapshot()[0]
+                engine._manager.running.retire(ring.id)
         stream.push([{"id": 1, "ts": 0}])
         engine.await_idle()
     assert seen == {"b": "penstock-1", "c": "penstock-0"}
     assert context.getLocalProperty("spark.scheduler.pool") is None
 
 
+def engine_threads() -> Counter[str]:
+    """Those of penstock, but who waits for a ring; of Spark's workers any number may ask."""
+    names = (thread.name for thread in threading.enumerate())
+    return Counter(n for n in names if "penstock" in n and not n.startswith("penstock-idle"))
+
+
 def test_many_that_come_and_go_leave_nothing_behind(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("penstock.runtime.registry.KEPT_DROPPED", 50)
-    monkeypatch.setattr("penstock.runtime.registry._PURGED_EVERY", 32)
+    monkeypatch.setattr("penstock.runtime.registry.queries.KEPT_DROPPED", 50)
+    monkeypatch.setattr("penstock.runtime.registry.queries._PURGED_EVERY", 32)
     with quick_engine(spark, tmp_path / "w") as engine:
         stream = ScriptedStream(engine, "S", "id INT, name STRING, ts TIMESTAMP", event_time="ts")
         stays = engine.register("SELECT id FROM S WHERE name <> 'x'", name="stays")
         stream.push([{"id": 0, "name": "n0", "ts": 0}])
         engine.await_idle()
-        [ring] = engine._manager._snapshot()
-        running, threads = ring._query.runId, 0
+        [ring] = engine._manager.running.snapshot()
+        running, threads = ring._query.runId, Counter[str]()
         for number in range(400):
             text = f"SELECT id FROM S WHERE name = 'n{number}' OR name = 'm{number}'"
             query = engine.register(text, sink="memory")
@@ -180,11 +187,42 @@ def test_many_that_come_and_go_leave_nothing_behind(
                 assert query.results()["id"].to_pylist() == [number]
             query.drop()
             if number == 50:
-                threads = threading.active_count()
+                threads = engine_threads()
         assert ring._query.runId == running
         assert stays.status.rows == 9
-        assert len(engine._functions) == len(engine._memory) == 0
+        assert len(engine._sinks.functions) == len(engine._sinks.memory) == 0
         assert len(ring.dispatcher.sinks) == len(ring.dispatcher.columns) == 1
-        [rows] = engine.registry._rows("SELECT count(*) FROM queries")
+        [rows] = engine.registry.read("SELECT count(*) FROM queries")
         assert rows[0] <= 1 + 50 + 32
-        assert threading.active_count() <= threads + 8  # a few of Spark's workers may come and ask
+        assert engine_threads() <= threads
+
+
+def test_rings_of_queries_of_their_own_go_with_them(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("penstock.runtime.registry.queries.KEPT_DROPPED", 1)
+    monkeypatch.setattr("penstock.runtime.registry.queries._PURGED_EVERY", 1)
+    with quick_engine(spark, tmp_path / "w") as engine:
+        stream = ScriptedStream(engine, "S", SCHEMA, event_time="ts")
+        stream.push([{"id": 1, "ts": 0}])
+        rings = []
+        for _ in range(4):
+            query = engine.register("SELECT id FROM S", start="earliest")
+            rings.append(query.status.ring)
+            engine.await_idle()
+            query.drop()
+            deadline = time.monotonic() + 60
+            while engine.rings() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert not engine.rings()
+            assert query.results()["id"].to_pylist() == [1]  # it is remembered
+        stream.push([{"id": 2, "ts": 1}])
+        query = engine.register("SELECT id FROM S")
+        engine.await_idle()
+        assert query.results()["id"].to_pylist() == [2]
+        left = {path.name for path in (tmp_path / "w" / "results").iterdir()}
+        assert query.status.ring in left
+        assert len(left) <= 1 + 2
+        assert not left & set(rings[:2])
+        [consumed] = engine.registry.read("SELECT count(*) FROM consumed")
+        assert consumed[0] <= 1 + 2

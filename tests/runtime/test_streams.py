@@ -104,8 +104,9 @@ class Scripts:
             registry=registry,
             settings=Settings(),
             clock_us=lambda: 0,
-            create_stream=registry.put_stream,
-            change_stream=registry.put_stream,
+            definitions=SimpleNamespace(
+                create_stream=registry.put_stream, change_stream=registry.put_stream
+            ),
         )
 
     def run(self, text: str) -> Stream:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -155,6 +156,18 @@ def test_a_damaged_catalog_is_named(tmp_path: Path) -> None:
         Registry(tmp_path / "catalog.sqlite")
 
 
+def test_a_full_disk_is_not_taken_for_a_damaged_catalog(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, limits[1]))
+    try:
+        with pytest.raises(WorkspaceError, match="cannot write") as error:
+            Registry(tmp_path / "catalog.sqlite")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "remove" not in str(error.value)
+    Registry(tmp_path / "catalog.sqlite").close()
+
+
 def test_settings_are_checked() -> None:
     assert Settings().changed({"trigger": "1 s", "parallelism": "3"}).trigger_ms == 1000
     with pytest.raises(PenstockError, match="setting triger is not known") as error:
@@ -162,3 +175,16 @@ def test_settings_are_checked() -> None:
     assert "trigger" in str(error.value)
     with pytest.raises(PenstockError, match="not positive"):
         Settings().changed({"parallelism": 0})
+
+
+def test_what_a_kill_left_behind_goes_and_what_can_be_asked_for_stays(tmp_path: Path) -> None:
+    with closing(Workspace(tmp_path)) as workspace:
+        for folder in ("rings", "waiting", "results"):
+            for ring in ("runs", "retired", "never"):
+                (tmp_path / folder / ring).mkdir(parents=True)
+        workspace.forget_unknown({"runs"}, {"runs", "retired"})
+        left = {f: {p.name for p in (tmp_path / f).iterdir()} for f in ("rings", "waiting")}
+        assert left == {"rings": {"runs"}, "waiting": {"runs"}}
+        assert {p.name for p in (tmp_path / "results").iterdir()} == {"runs", "retired"}
+        workspace.forget_results("retired")
+        assert [p.name for p in (tmp_path / "results").iterdir()] == ["runs"]

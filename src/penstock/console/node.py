@@ -8,7 +8,7 @@ which the system frees however that one ends, and goes on with its files at its 
 from __future__ import annotations
 
 import signal
-import threading
+import socket
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -58,7 +58,7 @@ def run_node(directory: Path, options: NodeOptions) -> int:
         named,
         wait=options.standby,
     )
-    stopped = _stopped_by_signals()
+    stopping = _signals()
     try:
         patience_s = _TAKEOVER_S if options.standby else 0.0
         node = Node(queues, token, options.host, options.port, patience_s)
@@ -71,17 +71,22 @@ def run_node(directory: Path, options: NodeOptions) -> int:
         if options.host not in _LOOPBACK:
             say("other machines can reach it; the token travels unencrypted, so trust the network")
         print(node.address.uri, flush=True)
-        stopped.wait()
+        stopping.recv(1)
     finally:
         node.stop()
     say("stopped; the next node on this directory goes on with its queues")
     return OK
 
 
-def _stopped_by_signals() -> threading.Event:
-    """Set by Ctrl-C and SIGTERM from now on; an exception out of the blue could leave a server
-    behind that nobody stops."""
-    stopped = threading.Event()
+def _signals() -> socket.socket:
+    """Has a byte to read after Ctrl-C or SIGTERM from now on, even if they came before the read.
+
+    An exception out of the blue could leave a server behind that nobody stops; and a handler that
+    takes a lock, as that of an Event, may find it taken by the very thread that it interrupts.
+    """
+    reads, writes = socket.socketpair()
+    writes.setblocking(False)
+    signal.set_wakeup_fd(writes.detach())
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
-    return stopped
+        signal.signal(number, lambda *_: None)
+    return reads

@@ -17,7 +17,8 @@ from penstock.console.failures import debugging, say
 from penstock.errors import EngineError, PenstockError
 
 if TYPE_CHECKING:
-    from penstock.runtime.engine import Engine, Terminal
+    from penstock.runtime.engine import Engine
+    from penstock.runtime.sinks.outlets import Terminal
 
 _LINE_EVERY_S = 10.0
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,6 +32,9 @@ from penstock.exchange.pieces import BATCH_BYTES, Piece, pieces_of
 from penstock.exchange.spec import DEFAULT_CAPACITY
 from penstock.exchange.wire import LONGEST_WAIT_S, NodeAddress, QueueRef
 
+# That a reader waits for what is made again: its maker may need the core that it has meanwhile.
+_AHEAD_S = 2.0
+_ABSENT = (NodeGone, NodeBusy, BackupGone)
 _WAITING_SHARE = 0.5  # of a call's time that a node may wait for room
 
 
@@ -197,10 +201,11 @@ class NodeClient:
                     yield position, batch
                     start = position + 1
                 return
-            except (NodeGone, NodeBusy, BackupGone):
+            except _ABSENT:
                 self._to.patiently(partial(self._probe, queue, start))
             except PositionAhead:
-                self._to.patiently(partial(self._probe, queue, end - 1))
+                with suppress(*_ABSENT):  # which is waited for above, for longer
+                    self._to.patiently(partial(self._probe, queue, end - 1), _AHEAD_S)
 
     def _fetch_once(
         self, queue: QueueRef, start: int, end: int

@@ -6,6 +6,7 @@ answer was lost is made again, until it succeeds or the patience is over.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -107,10 +108,10 @@ class Connections:
             )
             return dict(wire.parse(results[0].body.to_pybytes()))
 
-    def patiently(self, attempt: Callable[[float], Answer]) -> Answer:
+    def patiently(self, attempt: Callable[[float], Answer], most_s: float = math.inf) -> Answer:
         """Try until it works or time is up; the attempt is told how many seconds are left."""
         began_s = time.monotonic()
-        deadline = began_s + self.patience_s
+        deadline = began_s + min(self.patience_s, most_s)
         while True:
             try:
                 return attempt(deadline - time.monotonic())

@@ -76,14 +76,19 @@ def join_lines(ring: Mapping[str, Any]) -> list[str]:
     keys, inputs = join["keys"], len(join["live"])
     bits = share(join["bits"] / (keys * inputs)) if keys else "0%"
     tuples = " + ".join(str(n) for n in join["live"])
-    found = ", ".join(f"{s:.3g}" for s in join["selectivities"])
     lines = [
         f"tables    {tuples} tuples with {keys} keys, {bits} of their bits set, {join['full_keys']}"
-        f" keys in all streams; {size(join['table_bytes'])} in the workers",
-        f"          selectivities {found}: by stream, the share of the others' keys found there",
-        f"state     {join['state_tuples']} tuples, {size(join['state_bytes'])}; flushed"
-        f" {join['flushed']} of {join['buckets']} buckets ({join['flushes']} flushes)",
+        f" keys in all streams; {size(join['table_bytes'])} in the workers"
     ]
+    if keys:
+        found = ", ".join(f"{s:.3g}" for s in join["selectivities"])
+        lines.append(
+            f"          selectivities {found}: by stream, the share of the others' keys found there"
+        )
+    lines.append(
+        f"state     {join['state_tuples']} tuples, {size(join['state_bytes'])}; flushed"
+        f" {join['flushed']} of {join['buckets']} buckets ({join['flushes']} flushes)"
+    )
     if join["waiting"]:
         lines.append(f"          {join['waiting']} tuples wait until the streams pause")
     return lines

@@ -26,12 +26,12 @@ from penstock.plan.comparisons import MAX_WHOLE_DIGITS
 from penstock.plan.specs import Composition
 from penstock.runtime.compile import aggregated, joined_ddl, stage_ddl
 from penstock.runtime.session import ring_settings
+from penstock.runtime.unlogged import errors_unlogged
 from penstock.schema import INTEGER_TYPES, Field, Schema, decimal_parts
 
 # DATE 'today' is another day tomorrow, though Spark's plan has a constant for it.
 _CHANGING_WORDS = re.compile(r"'\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 _ANSWERS = 4096  # of each kind
 
@@ -60,7 +60,7 @@ class Analyzer:
         with suppress(KeyError):
             return answers[key]
         try:
-            with ring_settings(self._spark):
+            with ring_settings(self._spark), errors_unlogged():
                 answer = answers[key] = ask()
         except PySparkException as error:
             raise QueryError(*explain_analysis(error)) from None

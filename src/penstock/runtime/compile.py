@@ -8,8 +8,10 @@
     rows with the stage inside ─ shuffle by lane of objects ─ events ─ outputs              EVENTS
     inputs with their stages inside ─ Spark's own joins ─ one of the above, punctuation too JOIN
 
-Both inputs of a WINDOW ring carry a watermark on `__end` with no delay. Spark's watermark is the
-lower of the two, and no window row lies at or below the punctuation of its micro-batch: so Spark
+Spark's watermark is the punctuation: of both inputs of a WINDOW ring only that one is a source of
+it, the other's `__end` is just compared with it. (With a watermark on both Spark takes the lower,
+but it forgets what each input had reached when a query is started again: until tuples came, no
+window would close.) No window row lies at or below the punctuation of its micro-batch: so Spark
 closes a window exactly when the punctuation has passed its end, and drops nothing on its own.
 Where sources are apart, `__end` is the clock time at which the window of its source closes and the
 punctuation is the clock: the same holds.
@@ -33,8 +35,7 @@ from penstock.runtime.config import EPOCH, ORIGIN, SHIFT_US, TRUE_END, StageConf
 from penstock.runtime.datasource import place_in_map, run_in_map
 from penstock.runtime.following.frame import followed
 from penstock.runtime.following.stage import FOLLOWED_ROWS
-from penstock.runtime.guarding import can_be_guarded, guarded
-from penstock.runtime.joining.chain import CHAIN_SETTINGS, chained
+from penstock.runtime.joining.chain import CHAIN_SETTINGS, as_event_time, chained
 from penstock.runtime.joining.chain_stage import chain_ddl
 from penstock.runtime.joining.chain_windows import in_windows
 from penstock.runtime.joining.input_stage import INPUT_ROWS, LANE
@@ -42,6 +43,7 @@ from penstock.runtime.joining.operator import JoinOperator, unpack
 from penstock.runtime.joining.results import copied_columns
 from penstock.runtime.joining.shape import joined_schema
 from penstock.runtime.packing import PACKED, packed_columns
+from penstock.runtime.rings.guarding import can_be_guarded, guarded
 from penstock.schema import Field, Schema
 
 _HAVING = "__having"
@@ -156,7 +158,7 @@ def ring_frame(
     # must still name `__end` when `__slot` is known to be NULL: else Spark pushes it below the
     # watermark
     only_data = "if(`__end` IS NULL, true, `__slot` IS NOT NULL)"
-    timed = rows if chain else rows.withWatermark("__end", "0 seconds")
+    timed = rows.withColumn("__end", as_event_time(F.col("__end"), "__end"))
     united = timed.unionByName(punctuation, allowMissingColumns=True).where(only_data)
     return aggregated(united, composition, generation.guarded)
 

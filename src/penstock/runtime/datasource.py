@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from penstock.control.punctuation import NEVER_US
 from penstock.plan.codec import composition_from, stream_from
-from penstock.runtime.config import EPOCH, ORIGIN, SHIFT_US, StageConfig
+from penstock.runtime.config import EPOCH, ORIGIN, SHIFT_US, StageConfig, owner_of
 from penstock.runtime.service import ask
 
 if TYPE_CHECKING:
@@ -41,7 +41,12 @@ class RowReader(DataSourceStreamReader):
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
         message = {"ring": self._config.ring, "start": start["epoch"]}
-        return {"epoch": ask(self._config.address, "plan", message)}
+        epoch = ask(self._config.address, "plan", message)
+        if epoch == start["epoch"]:
+            return start
+        _, number = owner_of(self._config.ring)
+        # the order of inputs in Spark's log is not theirs in the join
+        return {"epoch": epoch} if number is None else {"epoch": epoch, "input": number}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         found = []

@@ -16,12 +16,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from penstock.runtime.derived.feed import Feed
-from penstock.runtime.guarding import Blame
 from penstock.runtime.packing import unpacked
+from penstock.runtime.rings.guarding import Blame
 from penstock.runtime.sinks.delivery import (
     Columns,
     Delivery,
@@ -36,6 +35,7 @@ from penstock.runtime.sinks.live import Subscribers
 from penstock.runtime.sinks.log import ResultLog
 from penstock.runtime.sinks.matched import Matched, counts_by_slot, matched_rows, only
 from penstock.runtime.sinks.pool import SinkPool
+from penstock.runtime.unlogged import errors_unlogged
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +156,13 @@ class Dispatcher:
             if feeds:
                 counts = self._feed(*feeds[0], frame, batch)
             else:
-                results = self._close_failing(unpacked(frame.toArrow()))
+                with errors_unlogged():
+                    found = frame.toArrow()
+                results, failing = self.blame.sort_out(unpacked(found))
                 if results.num_rows:
                     with self.routing:
                         counts = self._dispatch(matched_rows(results, self.names), batch)
+                self._close(failing)  # after its other rows, which would never come again
             self.batches += 1
             self.finish(batch, counts)
             self.delivered = batch
@@ -167,29 +170,29 @@ class Dispatcher:
             self.turn.release()
 
     @contextmanager
-    def between_batches(self, patience_s: float) -> Iterator[None]:
+    def between_batches(self, patience_s: float) -> Iterator[bool]:
         """Let no micro-batch begin to be delivered, once the one that is has ended.
 
-        After so long it is not waited for: its results come again.
+        After so long it is not waited for (False): its results come again.
         """
         self.stopping.set()
         held = self.turn.acquire(timeout=patience_s)
         try:
-            yield
+            yield held
         finally:
             if held:
                 self.turn.release()
 
-    def _close_failing(self, results: pa.Table) -> pa.Table:
-        """Close queries with a tuple for which an expression has no value; the other rows."""
-        results, failing = self.blame.sort_out(results)
+    def _close(self, failing: Mapping[int, str]) -> None:
+        """Close queries with a tuple for which an expression has no value. One that is not here
+        (any more) may come back, from the ring that has it now."""
         for slot, error in failing.items():
             with self.guard:
                 known = slot in self.sinks and slot not in self.closed
-                self.closed.add(slot)
+                if known:
+                    self.closed.add(slot)
             if known:
                 self.keeper.close(slot, error)
-        return results
 
     def _feed(self, slot: int, feed: Feed, frame: DataFrame, batch: int) -> dict[int, int]:
         """Pass on what a derived stream's ring makes, for its only query; or that it made nothing.
@@ -286,7 +289,7 @@ class Dispatcher:
             stay = self._waiting_of(
                 {slot: self.sinks[slot] for slot in slots if slot in self.sinks}
             )
-            return [slot for slot in slots if slot not in stay | self.closed]
+            return [s for s in slots if s in self.sinks and s not in stay | self.closed]
 
     def forget_delivered(self) -> None:
         """Make room when no row waits any more; called while nothing is routed."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -22,58 +21,43 @@ from penstock.errors import EngineError, QueryError
 from penstock.language.ast import CreateQuery, Select
 from penstock.language.render import render
 from penstock.plan.bind import bind
-from penstock.plan.bound import BoundQuery
 from penstock.plan.catalog import (
     Catalog,
     OptionValue,
-    RegionSet,
     Stream,
     check_stream,
     did_you_mean,
 )
-from penstock.plan.codec import columns_from, dump_columns, dumps
-from penstock.plan.compose import compose
-from penstock.plan.composed import Composed
-from penstock.plan.explain import explain_query
-from penstock.plan.input_order import with_ordered_inputs
-from penstock.plan.result_columns import shown_schema
-from penstock.plan.specs import SlotSpec
+from penstock.plan.codec import columns_from
 from penstock.runtime.analyzer import Analyzer
 from penstock.runtime.datasource import register_sources
-from penstock.runtime.derived.definition import made_by, maker_of
+from penstock.runtime.definitions import Definitions
+from penstock.runtime.derived.definition import made_by
 from penstock.runtime.derived.exchange import Exchange
 from penstock.runtime.dispatch import Outlets
-from penstock.runtime.joining.explain import explain_join_plan
-from penstock.runtime.manager import RingManager, output_schema
+from penstock.runtime.explaining import explain_plan
 from penstock.runtime.metrics import metrics_of
+from penstock.runtime.planning import Plan, plan_query
 from penstock.runtime.query import Query, QueryStatus, query_status
-from penstock.runtime.registry import ALONE, REPLAY, QueryRow, Registry
+from penstock.runtime.registry import QueryRow, Registry
+from penstock.runtime.rings.context import RingContext
+from penstock.runtime.rings.manager import RingManager
+from penstock.runtime.rings.opening import output_schema
 from penstock.runtime.session import active_session, check_session, driver_host, start_spark
 from penstock.runtime.settings import Settings
-from penstock.runtime.sharing import joint, sharing_of
-from penstock.runtime.sinks.delivery import CallbackSink, Missing, Outlet, Share
-from penstock.runtime.sinks.files import FileSink
+from penstock.runtime.sinks.delivery import Outlet
 from penstock.runtime.sinks.live import Subscribers, Subscription
 from penstock.runtime.sinks.log import ResultLog
 from penstock.runtime.sinks.matched import shown_rows
-from penstock.runtime.sinks.memory import MemorySink
+from penstock.runtime.sinks.outlets import QueryOutlets, Terminal
 from penstock.runtime.sinks.pool import SinkPool
 from penstock.runtime.sinks.rows import json_lines
-from penstock.runtime.sinks.spec import STREAM, Callback, SinkSpec, check_columns, sink_of
-from penstock.runtime.statements import (
-    Answer,
-    in_use,
-    one_select,
-    run_script,
-    same_statement,
-    start_of,
-    stored_select,
-)
-from penstock.runtime.streams import is_endless, own_names, readable, with_disorder
+from penstock.runtime.sinks.spec import Callback, SinkSpec, check_columns, sink_of
+from penstock.runtime.slots import Slots
+from penstock.runtime.statements import Answer, one_select, run_script, start_of, stored_select
+from penstock.runtime.streams import own_names, with_disorder
 from penstock.runtime.workspace import Workspace
 from penstock.schema import Field, Schema
-
-Terminal = Callable[[str, pa.Table], None]
 
 
 def _print_rows(query: str, rows: pa.Table) -> None:
@@ -83,32 +67,6 @@ def _print_rows(query: str, rows: pa.Table) -> None:
 
 def _now_us() -> int:
     return time.time_ns() // 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A query that is understood and checked, not yet running."""
-
-    select: Select
-    bound: BoundQuery
-    composed: Composed
-    ring_outputs: Schema
-
-    @property
-    def outputs(self) -> Schema:
-        """The query's own results: of those of its ring, in its own order and by its names."""
-        return shown_schema(self.composed.columns, self.ring_outputs)
-
-    def of_stream(self) -> Plan:
-        """The plan as that of a derived stream: a DRATIO means something for selections, too."""
-        if len(self.bound.inputs) > 1:
-            return self
-        composition = self.composed.composition
-        composition = replace(composition, drop_ratio=self.bound.source.drop_ratio)
-        bound = self.bound
-        if composition.drop_ratio is not None and not bound.aggregated:
-            bound = replace(bound, notes=())  # that it means nothing
-        return replace(self, bound=bound, composed=replace(self.composed, composition=composition))
 
 
 class Engine:
@@ -154,10 +112,8 @@ class Engine:
             raise
         self.bounded = bounded
         self.clock_us = clock_us
-        self._terminal = terminal or _print_rows
         self._guard = threading.RLock()
-        self._functions: dict[int, Callback] = {}
-        self._memory: dict[int, MemorySink] = {}
+        self._sinks = QueryOutlets(terminal or _print_rows, self._feed)
         self._outlets = Outlets(SinkPool(lambda: self.settings.sink_patience_s), Subscribers())
         self._stopped = False
         with active_session(self.spark):
@@ -171,18 +127,33 @@ class Engine:
             driver_host(self.spark),
             lambda: self.settings.exchange_token_file,
         )
-        self._manager = RingManager(
+        context = RingContext(
             self.spark,
             self.workspace,
             self.registry,
             lambda: self.settings,
             lambda name: self.catalog.get(name),
-            self._sink,
+            self._sinks.of,
             self._condition,
+            self._forget_slot,
             self._outlets,
             self.exchange,
             clock_us,
             bounded,
+        )
+        self._manager = RingManager(context)
+        self._rings = self._manager.running
+        self.definitions = Definitions(
+            self.registry,
+            self.workspace,
+            self.exchange,
+            self._manager,
+            self._guard,
+            self.drop_query,
+            lambda slot: self._slots.drop(slot),
+        )
+        self._slots = Slots(
+            self.registry, self._sinks, self._manager, self._guard, self.definitions.check
         )
         try:
             self._manager.resume()
@@ -204,7 +175,7 @@ class Engine:
 
     @property
     def catalog(self) -> Catalog:
-        return Catalog.of(self.registry.streams(), self.registry.regions())
+        return self.registry.catalog()
 
     def stream(
         self,
@@ -245,81 +216,16 @@ class Engine:
             with active_session(dataframe.sparkSession):
                 register_sources(dataframe.sparkSession)
             self.registry.put_stream(stream)
-            self._manager.hand_over(name, dataframe)
+        self._rings.hand_over(name, dataframe)  # outside the guard: rings may start
         return stream
-
-    def create_stream(self, stream: Stream) -> None:
-        """Take a stream into the catalog (CREATE STREAM)."""
-        with self._guard:
-            self.catalog.refuse_taken(stream.name)
-            self.registry.put_stream(stream)
-
-    def derive_stream(self, stream: Stream, plan: Plan, text: str, start: str = "latest") -> Query:
-        """Take in a stream that a query's results make (CREATE STREAM … AS); it flows as soon as
-        somebody reads it."""
-        self.create_stream(stream)
-        try:
-            self.exchange.create(stream)
-            sink = SinkSpec(STREAM, stream.name)
-            return self.start_query(plan, text, maker_of(stream.name), sink, None, start)
-        except BaseException:
-            self._forget_stream(stream, cascade=True)
-            raise
-
-    def change_stream(self, stream: Stream) -> None:
-        """Take over another definition of disorder; running rings follow at their next epoch."""
-        with self._guard:
-            self.registry.put_stream(stream)
-            self._manager.follow(stream)
 
     def drop_stream(self, name: str, cascade: bool = False) -> None:
         """Remove a stream that nobody reads, or (cascade) with all who do."""
-        with self._guard:
-            stream = self.catalog.require(name)
-            readers = self.registry.readers_of(stream.name)
-            if readers and not cascade:
-                raise EngineError(*in_use("stream", stream.name, readers))
-        self._drop_readers(readers)
-        self._manager.forget(stream.name)  # outside the guard: a sink's function may want it
-        self._forget_stream(stream, cascade)
-
-    def _drop_readers(self, readers: Sequence[str]) -> None:
-        """Drop queries, and with those that make streams whatever hangs on them."""
-        for reader in readers:
-            if self.registry.query(reader) is None:
-                continue  # gone with another one
-            if (made := made_by(reader)) is None:
-                self.drop_query(reader)
-            else:
-                self.drop_stream(made, cascade=True)
-
-    def _forget_stream(self, stream: Stream, cascade: bool) -> None:
-        """Remove a stream that no ring reads any more, and what makes it if it is derived."""
-        if stream.source == "derived":
-            if (query := self.registry.query(maker_of(stream.name))) is not None:
-                self._drop_slot(query)
-                self._manager.retire(query.ring)
-            self.exchange.drop(stream, cascade)
-        self.registry.drop_stream(stream.name)
-        self.workspace.forget_companions(stream.name)
-
-    def create_regions(self, regions: RegionSet, body: bytes) -> None:
-        """Take regions into the catalog (CREATE REGIONS); the workspace keeps what they are."""
-        with self._guard:
-            self.catalog.refuse_taken(regions.name)
-            self.registry.put_regions(regions, body)
+        self.definitions.drop_stream(name, cascade)
 
     def drop_regions(self, name: str, cascade: bool = False) -> None:
         """Remove regions that nobody joins, or (cascade) with all who do."""
-        with self._guard:
-            regions = self.catalog.require_regions(name)
-            rings = self.registry.rings_of_regions(regions.name)
-            readers = [q.name for ring in rings for q in self.registry.queries(ring)]
-            if readers and not cascade:
-                raise EngineError(*in_use("regions", regions.name, readers))
-        self._drop_readers(readers)
-        self._manager.forget_regions(regions.name)  # outside the guard, as for streams
-        self.registry.drop_regions(regions.name)
+        self.definitions.drop_regions(name, cascade)
 
     # queries
 
@@ -339,9 +245,17 @@ class Engine:
         with self.together():
             return run_script(self, text)
 
-    def together(self) -> AbstractContextManager[None]:
-        """Queries registered inside a `with` block start together: all see the first tuple."""
-        return self._manager.together()
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Queries registered inside a `with` block start together: all see the first tuple.
+
+        Those that Spark refuses a plan for are dropped; the error at the end names them.
+        """
+        with self._rings.together() as slots:
+            yield
+        if refused := self.registry.refused_among(slots):
+            found = "; ".join(f"{query.name}: {query.error}" for query in refused)
+            raise EngineError(f"Spark does not start {found}")
 
     def register(
         self,
@@ -371,18 +285,7 @@ class Engine:
 
     def plan(self, select: Select, catalog: Catalog | None = None) -> Plan:
         """bind → compose, checked by Spark; changes nothing."""
-        bound = bind(select, catalog or self.catalog)
-        spans = {ref.alias or ref.name: ref.span for ref in select.streams}
-        for given in bound.inputs:
-            if self.bounded and is_endless(given.stream):
-                hint = "give its generator an end: rows = 100000"
-                what = f"stream {given.stream.name} never ends"
-                raise QueryError(what, hint, spans[given.alias])
-        bound = with_ordered_inputs(bound)
-        streams = [given.stream for given in bound.inputs]
-        composed = compose(bound, self.analyzer.type_of, self.analyzer.fold)
-        outputs = self.analyzer.output_schema(composed.composition, *streams)
-        return Plan(select, bound, composed, outputs)
+        return plan_query(select, catalog or self.catalog, self.analyzer, self.bounded)
 
     def start_query(
         self,
@@ -397,70 +300,15 @@ class Engine:
         if start not in ("latest", "earliest"):
             raise EngineError(f"start {start} is not known", "use 'latest' or 'earliest'")
         check_columns(spec, plan.outputs.names)
-        with self._guard, self._manager.guard:
-            name = name or self._free_name()
-            if made_by(name) is not None and spec.kind != STREAM:
-                raise EngineError(f"{name!r} is the name of a stream's own query", "choose another")
-            if (known := self.registry.query(name)) is not None:
-                if callable(given) and same_statement(known.text, text):
-                    return self._reattach(known, given)
-                raise EngineError(f"query {name} exists already", f"DROP QUERY {name} first")
-            with self.registry.change():
-                own = REPLAY if start == "earliest" else ALONE if spec.kind == STREAM else 0
-                ring = self._manager.allocate(plan.composed.composition, plan.ring_outputs, own)
-                columns = dump_columns(plan.composed.columns)
-                slot = self.registry.add_query(name, text, ring.id, spec.dumps(), columns)
-                if callable(given):
-                    self._functions[slot] = given
-                # before the commit: no epoch may carry a slot whose results have no way out
-                self._manager.attach(ring.id, self.registry.query_by_slot(slot))
-                body = _slot(slot, plan.composed)
-                self._manager.expect(ring.id, body)
-                self.registry.publish(slot, dumps(body))
-            seen = self._manager.has_seen_tuples(ring.id)
-            self._manager.open(ring)
-        self._manager.start_pending()
-        if (refusal := self._manager.refusal(ring.id, slot)) is not None:
-            if self.registry.query(name) is not None:
-                self._drop_slot(self.registry.query_by_slot(slot))
-            raise EngineError(f"Spark does not start this query: {refusal}")
-        return Query(self, slot, name, _notes(plan, seen and start == "latest"))
+        return Query(self, *self._slots.take(plan, text, name, spec, given, start))
 
-    def _reattach(self, known: QueryRow, function: Callback) -> Query:
-        self._functions[known.slot] = function
-        self._manager.attach(known.ring, known, behind=True)
-        return Query(self, known.slot, known.name)
-
-    def _free_name(self) -> str:
-        number = self.registry.next_slot()
-        while self.registry.query(f"query_{number}") is not None:
-            number += 1
-        return f"query_{number}"
-
-    def _sink(self, query: QueryRow) -> Outlet:
-        """Where a query's results go; None is the workspace's result log."""
-        spec = SinkSpec.loads(query.sink)
-        match spec.kind:
-            case "memory":
-                return self._memory.setdefault(query.slot, MemorySink(spec.limit))
-            case "terminal":
-                return CallbackSink(lambda rows: self._terminal(query.name, rows), pooled=False)
-            case "callback":
-                function = self._functions.get(query.slot)
-                return Missing() if function is None else CallbackSink(function)
-            case "results":
-                return None
-            case kind if kind == STREAM:
-                stream = self.catalog.require(str(spec.path))
-                return self.exchange.feed(
-                    stream,
-                    partial(self._manager.punctuation_after, query.ring),
-                    self._manager.asked_by_tasks(query.ring),
-                )
-            case _ if spec.layout == "batch":
-                return Share(FileSink(str(spec.path), spec.kind), query.name)
-            case _:
-                return FileSink(str(spec.path), spec.kind, f"{query.name}-{query.slot}")
+    def _feed(self, stream: str, query: QueryRow) -> Outlet:
+        """What fills a derived stream with the results of its query."""
+        return self.exchange.feed(
+            self.catalog.require(stream),
+            partial(self._manager.punctuation_after, query.ring),
+            self._manager.asked_by_tasks(query.ring),
+        )
 
     def _condition(self, query: QueryRow) -> str | None:
         """A query's WHERE as Spark SQL."""
@@ -489,16 +337,11 @@ class Engine:
             query = self.query(name)
             if (made := made_by(query.name)) is not None:
                 raise EngineError(f"{query.name} makes stream {made}", f"DROP STREAM {made}")
-            self._drop_slot(self.registry.query_by_slot(query.slot))
+            self._slots.drop(query.slot)
 
-    def _drop_slot(self, query: QueryRow) -> None:
-        with self._guard:
-            self.registry.drop_query(query.slot)
-            self._functions.pop(query.slot, None)
-            self._memory.pop(query.slot, None)
-            self._manager.detach(query.ring, query.slot)
-            self._manager.quarantine.forget(query.slot)
-            self._outlets.subscribers.end(query.slot)
+    def _forget_slot(self, slot: int) -> None:
+        self._sinks.forget(slot)
+        self._outlets.subscribers.end(slot)
 
     def results(self, query: Query) -> pa.Table:
         """All rows kept for a query; see `Query.results`."""
@@ -507,11 +350,9 @@ class Engine:
         columns = columns_from(row.columns)
         rings = dict.fromkeys((*self.registry.origins(query.slot), row.ring))
         kept = [r for name in rings for r in ResultLog(self.workspace.results(name)).read(row.slot)]
-        [first] = self._manager.quarantine.book.firsts([row.slot]).values()
+        [first] = self._rings.quarantine.book.firsts([row.slot]).values()
         kept += ResultLog(self.workspace.waiting(row.ring)).read(row.slot, first)
-        tables = [shown_rows(rows, columns) for rows in kept]
-        if (memory := self._memory.get(query.slot)) is not None:
-            tables += memory.rows()
+        tables = [shown_rows(rows, columns) for rows in kept] + self._sinks.in_memory(query.slot)
         if tables:
             return pa.concat_tables(tables)
         return shown_rows(output_schema(ring).empty_table(), columns)
@@ -538,20 +379,7 @@ class Engine:
 
     def explain_plan(self, plan: Plan, slot: int | None = None) -> str:
         """The text of EXPLAIN for a checked query."""
-        composition = plan.composed.composition
-        ring = self._manager.find(composition)
-        if slot is not None:
-            own = self.registry.query_by_slot(slot).ring
-            ring = next(r for r in self.registry.rings() if r.id == own)
-        if composition.join is not None:
-            figures = None if ring is None else self._manager.join_figures(ring.id)
-            sharing = None if ring is None else joint(self.registry, ring.id, slot)
-            return explain_join_plan(plan.bound, plan.composed, plan.outputs, sharing, figures)
-        stream = readable(plan.bound.source.stream, self.workspace)
-        terms = plan.composed.terms
-        sharing = None if ring is None else sharing_of(self.registry, ring.id, terms, slot)
-        place = self._manager.place(composition, stream)
-        return explain_query(plan.bound, plan.composed, plan.outputs, place, sharing)
+        return explain_plan(plan, slot, self.registry, self._manager, self.workspace)
 
     def disorder_of(self, query: Query) -> dict[str, Any]:
         """How the disorder of a query's stream is judged; see `Query.disorder`."""
@@ -610,20 +438,7 @@ class Engine:
             self._manager.stop()
 
 
-def _slot(number: int, composed: Composed) -> SlotSpec:
-    inputs = tuple(_slot(number, given) for given in composed.inputs)
-    terms, window = composed.terms, composed.window
-    return SlotSpec(number, terms, window, derived=composed.derived, inputs=inputs)
-
-
 def _warm_up() -> None:
     from penstock.kernels.jit import warm_up
 
     warm_up()
-
-
-def _notes(plan: Plan, behind: bool) -> tuple[str, ...]:
-    if not behind or plan.composed.window is None:
-        return plan.bound.notes
-    note = "its first window is the first that begins after all tuples seen so far"
-    return (*plan.bound.notes, note)

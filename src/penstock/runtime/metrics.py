@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from penstock.control.disorder import Disorder
 from penstock.plan.catalog import Stream
 from penstock.plan.codec import composition_from
-from penstock.runtime.quarantine import Care
 from penstock.runtime.query import query_status
 from penstock.runtime.registry import ALONE, QueryRow, Registry, RingRow
+from penstock.runtime.rings.quarantine import Care
 from penstock.runtime.streams import rules_of
 
 

@@ -14,7 +14,7 @@ from penstock.language.render import quote_name
 from penstock.plan.catalog import Stream
 from penstock.plan.columns import column_types
 from penstock.plan.specs import Composition
-from penstock.schema import arrow_type
+from penstock.schema import is_flat
 
 PACKED = "__packed"
 _MOST_BYTES = 2**21  # about; Spark holds several at once
@@ -27,15 +27,7 @@ def packed_columns(composition: Composition, stream: Stream) -> tuple[str, ...] 
     plain = {quote_name(name): name for name in composition.shipped}
     names = tuple(plain.get(output.sql, "") for output in composition.outputs)
     types = column_types(composition, stream)
-    return names if all(_is_known(types.get(name)) for name in names) else None
-
-
-def _is_known(type_: str | None) -> bool:
-    """Whether Arrow data of the type is the same whoever made it, Spark or a source."""
-    try:
-        return type_ is not None and not pa.types.is_nested(arrow_type(type_))
-    except KeyError:
-        return False
+    return names if all(name in types and is_flat(types[name]) for name in names) else None
 
 
 def pack(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -52,11 +44,27 @@ def blobs_of(batch: pa.RecordBatch) -> Iterator[bytes]:
 
 
 def unpacked(table: pa.Table) -> pa.Table:
-    """What is in the blobs of a table, or the table itself if it has none."""
+    """What is in the blobs of a table, or the table itself if it has none.
+
+    Columns are in the order of their places; some may be missing, of all rows or of those of a
+    version at which nobody showed them.
+    """
     if PACKED not in table.schema.names or not table.num_rows:
         return table
     blobs = (blob.as_buffer() for blob in table.column(PACKED))
-    return pa.concat_tables(pa.ipc.open_stream(blob).read_all() for blob in blobs)
+    tables = [pa.ipc.open_stream(blob).read_all() for blob in blobs]
+    found = pa.concat_tables(tables, promote_options="default")
+    return found.select(sorted(found.column_names, key=place_of))
+
+
+def packed_name(place: int) -> str:
+    """What a result column is called in blobs and in Spark."""
+    return f"__o{place}"
+
+
+def place_of(name: str) -> int:
+    """The place of a result column among its ring's; -1 if it is none."""
+    return int(name[3:]) if name.startswith("__o") else -1
 
 
 def to_ipc(batch: pa.RecordBatch, compression: str | None = None) -> bytes:

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
-    from penstock.runtime.quarantine import Care
     from penstock.runtime.registry import QueryRow, RingRow
+    from penstock.runtime.rings.quarantine import Care
     from penstock.runtime.sinks.live import Subscription
 
 
@@ -22,7 +22,7 @@ class QueryStatus:
     quarantined, and is not tried again by itself.
     """
 
-    state: str  # running, waiting, quarantined, failed, dropped
+    state: str  # running, waiting, quarantined, failed, refused, dropped
     ring: str
     rows: int
     late: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,9 +15,17 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from penstock.errors import EngineError
+from penstock.runtime.class_archive import archive_options
+from penstock.runtime.worker_python import use_this_python
 
 _STATE = "org.apache.spark.sql.execution.streaming.state"
 ROCKSDB = f"{_STATE}.RocksDBStateStoreProvider"
+# Checkpoints are on a file system that every process sees as a directory. What Spark takes for such
+# a one by itself starts a process for nearly every look at a file there: half of the time of a
+# small micro-batch.
+CHECKPOINT_FILES = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 STATE_STORES = {"rocksdb": ROCKSDB, "memory": f"{_STATE}.HDFSBackedStateStoreProvider"}
 
 _settings = threading.RLock()  # they belong to the session: one thread at a time changes them
@@ -28,6 +35,7 @@ RING_SETTINGS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",
@@ -49,7 +57,10 @@ _MEMORIES = {
 
 
 def start_spark(
-    cores: int | None = None, memory: str = "4g", log: Path | None = None
+    cores: int | None = None,
+    memory: str = "4g",
+    log: Path | None = None,
+    java_options: str | None = None,
 ) -> SparkSession:
     """Start Spark on this machine, if this process has none: no UI, loopback only, log in a file.
 
@@ -57,8 +68,7 @@ def start_spark(
     with PENSTOCK_DEBUG set).
     """
     _require_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    use_this_python()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     width = cores or os.cpu_count() or 2
     conf = SparkConf().setAll(
@@ -68,6 +78,8 @@ def start_spark(
             ("spark.ui.enabled", "false"),
             ("spark.ui.showConsoleProgress", "false"),
             ("spark.driver.memory", memory),
+            # before those that a user has set
+            ("spark.driver.defaultJavaOptions", java_options or archive_options()),
             ("spark.driver.maxResultSize", "0"),  # a micro-batch's size is bounded by the source
             ("spark.driver.bindAddress", "127.0.0.1"),
             ("spark.driver.host", "127.0.0.1"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.plan.catalog import GEOMETRY, RegionSet, Stream
 from penstock.runtime.figures import instant, odd_times, share, span, target
+from penstock.runtime.query import Query
 from penstock.runtime.sinks.spec import SinkSpec
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def _disorder(ring: Mapping[str, Any]) -> tuple[Any, ...]:
 def show_queries(engine: Engine) -> Table:
     columns = ("query", "state", "ring", "rows", "late", "lost", "sink", "error")
     rows = []
-    for query in engine.queries():
+    refused = [Query(engine, row.slot, row.name) for row in engine.registry.refused()]
+    for query in engine.queries() + refused:
         status = query.status
         sink = SinkSpec.loads(engine.registry.query_by_slot(query.slot).sink)
         rows.append(

@@ -34,9 +34,10 @@ from penstock.plan.columns import column_types
 from penstock.plan.specs import Composition, SlotSpec
 from penstock.runtime.config import ORIGIN, SHIFT_US, TRUE_END
 from penstock.runtime.late import ROW, each_once, late_columns, moved
-from penstock.runtime.packing import pack, packed_columns
+from penstock.runtime.packing import pack, packed_columns, packed_name
 from penstock.runtime.per_source import Sources
 from penstock.runtime.report import TaskReport
+from penstock.runtime.shown import ShownColumns
 from penstock.schema import arrow_type
 
 END = pa.timestamp("us", tz="UTC")
@@ -76,6 +77,7 @@ class Stage:
     slots: list[SlotSpec] = field(default_factory=list)  # with windows, without terms
     usage_told: int = -1  # version whose use of attributes the engine knows
     watches: bool = False  # of a selection: whether its disorder matters to others
+    shown: ShownColumns | None = None  # None: all that are shipped
 
     @classmethod
     def of(cls, composition: Composition, stream: Stream, placing: Placing | None = None) -> Self:
@@ -83,7 +85,9 @@ class Stage:
         types = column_types(composition, stream)
         types |= {a.name: a.type for a in composition.derived}
         packed = packed_columns(composition, stream)
-        return cls(composition, stream, types, FencedSelection(types), packed, placing)
+        stage = cls(composition, stream, types, FencedSelection(types), packed, placing)
+        stage.shown = ShownColumns() if composition.any_columns else None
+        return stage
 
     def change(self, version: int, added: Sequence[SlotSpec], dropped: Sequence[int] = ()) -> None:
         """Go on to another version; the work is that of what changed."""
@@ -91,6 +95,8 @@ class Stage:
             self.types.update({a.name: a.type for a in slot.derived})
         if added or dropped:
             self.selection.change(added, dropped)
+            if self.shown is not None:
+                self.shown.change(added, dropped)
         if self.composition.kind != "select":
             kept = {s.slot: s for s in self.slots} | {s.slot: replace(s, terms=()) for s in added}
             self.slots = [kept[slot] for slot in self.selection.slot_numbers.tolist()]
@@ -99,11 +105,12 @@ class Stage:
     def columns(self) -> list[str]:
         """The stream columns that must be read for these slots, in the stream's order."""
         needed = self._needed() | self.composition.placed_by
-        return [n for n in self.stream.schema.names if n in needed]
+        found = [n for n in self.stream.schema.names if n in needed]
+        return found or list(self.composition.shipped[:1])  # records count also when nobody asks
 
     def _needed(self) -> set[str]:
         composition = self.composition
-        needed = self.selection.columns | set(composition.shipped)
+        needed = self.selection.columns | {name for _, name in self._leaving()}
         needed |= {p.argument for p in composition.partials if p.argument is not None}
         if composition.preaggregated or composition.kind == "input":
             needed |= set(composition.keys)
@@ -223,14 +230,25 @@ class Stage:
         ids = self.selection.slot_numbers.astype(np.int32)[matches.slots]
         offsets = np.concatenate([[0], np.cumsum(counts[kept])]).astype(np.int32)
         lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(ids))
-        wanted = self.composition.shipped if self.packed is None else self.packed
-        columns = [batch.column(name).take(pa.array(kept)) for name in wanted]
+        leaving = self._leaving()
+        if self.shown is None:
+            columns = [batch.column(name).take(pa.array(kept)) for _, name in leaving]
+        else:
+            columns = self.shown.taken(batch, leaving, kept, matches, self.selection.slot_numbers)
         if self.packed is None:
-            yield pa.RecordBatch.from_arrays([lists, *columns], names=["__slots", *wanted])
+            names = [name for _, name in leaving]
+            yield pa.RecordBatch.from_arrays([lists, *columns], names=["__slots", *names])
             return
-        columns = [c.cast(arrow_type(self.types[n])) for c, n in zip(columns, wanted, strict=True)]
-        names = [f"__o{i}" for i in range(len(columns))]
+        types = [arrow_type(self.types[name]) for _, name in leaving]
+        columns = [column.cast(type_) for column, type_ in zip(columns, types, strict=True)]
+        names = [packed_name(place) for place, _ in leaving]
         yield from pack(pa.RecordBatch.from_arrays([lists, *columns], names=["__slots", *names]))
+
+    def _leaving(self) -> list[tuple[int, str]]:
+        """The columns of tuples that leave the stage, with their places."""
+        columns = self.composition.shipped if self.packed is None else self.packed
+        places = range(len(columns)) if self.shown is None else self.shown.places
+        return [(place, columns[place]) for place in places]
 
     def _rows(
         self, batch: pa.RecordBatch, epoch: dict[str, Any], report: TaskReport

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
 from penstock.errors import EngineError, PenstockError, QueryError, Span
@@ -31,6 +32,7 @@ from penstock.plan.catalog import Catalog, RegionSet, Stream, did_you_mean
 from penstock.plan.codec import composition_from
 from penstock.plan.specs import Composition
 from penstock.runtime.analyze import analyze
+from penstock.runtime.definitions import in_use
 from penstock.runtime.derived.definition import define_derived, made_by, maker_of
 from penstock.runtime.derived.show import show_exchange
 from penstock.runtime.query import Query
@@ -43,7 +45,7 @@ from penstock.runtime.show import (
     show_rings,
     show_streams,
 )
-from penstock.runtime.sinks.spec import SinkSpec, sink_of
+from penstock.runtime.sinks.spec import STREAM, SinkSpec, sink_of
 from penstock.runtime.streams import DISORDER_OPTIONS, define_stream, with_disorder
 from penstock.schema import Field, Schema
 
@@ -150,7 +152,7 @@ def _check(script: _Script, statement: Statement) -> Action:
             return _start_query(script, statement.select, statement, None, sink, "latest")
         case Resume(name):
             _require_query(draft, name, statement.span)
-            return _then(lambda: engine.resume_query(name), f"query {name} is tried again")
+            return partial(_resume, engine, name)
         case Drop(what="query", name=name):
             _require_query(draft, name, statement.span)
             if (made := made_by(name)) is not None:
@@ -189,6 +191,13 @@ def _then(act: Callable[[], None], message: str) -> Action:
         return Answer(message)
 
     return action
+
+
+def _resume(engine: Engine, name: str) -> Answer:
+    if engine.query(name).status.state == "running":
+        return Answer(f"query {name} is running")
+    engine.resume_query(name)
+    return Answer(f"query {name} is tried again")
 
 
 def _table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> Answer:
@@ -231,7 +240,7 @@ def _create_stream(script: _Script, statement: CreateStream) -> Action:
     except PenstockError as error:
         raise _at_option(error, statement) from None
     draft.streams[stream.name.lower()] = stream
-    return _then(lambda: engine.create_stream(stream), f"stream {stream.name} created")
+    return _then(lambda: engine.definitions.create_stream(stream), f"stream {stream.name} created")
 
 
 def _create_regions(script: _Script, statement: CreateRegions) -> Action:
@@ -241,7 +250,7 @@ def _create_regions(script: _Script, statement: CreateRegions) -> Action:
     regions, body = load_regions(statement.name, statement.path, options)
     draft.regions[regions.name.lower()] = regions
     message = f"regions {regions.name} created: {regions.count}"
-    return _then(lambda: engine.create_regions(regions, body), message)
+    return _then(lambda: engine.definitions.create_regions(regions, body), message)
 
 
 def _at_option(error: PenstockError, statement: CreateStream) -> QueryError:
@@ -264,8 +273,12 @@ def _derive_stream(script: _Script, statement: CreateStream, select: Select) -> 
     draft.streams[stream.name.lower()] = stream
     draft.queries[maker_of(stream.name.lower())] = _read_by(plan.composed.composition)
 
+    def make() -> Query:
+        sink = SinkSpec(STREAM, stream.name)
+        return engine.start_query(plan, text, maker_of(stream.name), sink, None, start)
+
     def act() -> Answer:
-        query = engine.derive_stream(stream, plan, text, start)
+        query = engine.definitions.derive_stream(stream, make)
         times = f"event time {stream.event_time}" if stream.event_time else "no event time"
         notes = "".join(f"; note: {note}" for note in query.notes)
         return Answer(f"stream {stream.name} created, {times}{notes}")
@@ -308,16 +321,6 @@ def _drop(script: _Script, statement: Drop) -> Action:
     drop = engine.drop_stream if what == "stream" else engine.drop_regions
     _forget(draft, name)
     return _then(lambda: drop(name, cascade), f"{what} {name} dropped")
-
-
-def in_use(what: str, name: str, readers: Sequence[str]) -> tuple[str, str]:
-    """Why something cannot be dropped, and what to do."""
-    names = ", ".join(readers[:5]) + (" …" if len(readers) > 5 else "")
-    verb = "is" if what == "stream" else "are"
-    return (
-        f"{what} {name} {verb} read by {len(readers)} queries: {names}",
-        f"drop them first, or DROP {what.upper()} {name} CASCADE",
-    )
 
 
 def _readers(draft: _Draft, stream: str) -> list[str]:
@@ -375,7 +378,8 @@ def _set(script: _Script, statement: SetOption) -> Action:
         raise QueryError(f"a stream has no setting {option.key}", hint, statement.span)
     new = with_disorder(stream, **{option.key: option.value})
     draft.streams[new.name.lower()] = new
-    return _then(lambda: engine.change_stream(new), f"{new.name}.{option.key} = {option.value}")
+    message = f"{new.name}.{option.key} = {option.value}"
+    return _then(lambda: engine.definitions.change_stream(new), message)
 
 
 def stored_select(text: str) -> Select:

@@ -62,11 +62,17 @@ class Workspace:
         shutil.rmtree(self.checkpoint(ring), ignore_errors=True)
         shutil.rmtree(self.waiting(ring), ignore_errors=True)
 
-    def forget_checkpoints_but(self, rings: set[str]) -> None:
-        """Remove copies of checkpoints whose rings never came to be."""
-        for path in (self.path / "rings").glob("*"):
-            if path.name not in rings:
-                shutil.rmtree(path, ignore_errors=True)
+    def forget_results(self, ring: str) -> None:
+        shutil.rmtree(self.results(ring), ignore_errors=True)
+
+    def forget_unknown(self, rings: set[str], known: set[str]) -> None:
+        """Remove what a kill left behind: checkpoints of rings that never came to be or are gone,
+        results that nobody can ask for. known: rings that are gone too, if queries remember them.
+        """
+        for folder, kept in (("rings", rings), ("waiting", rings), ("results", known)):
+            for path in (self.path / folder).glob("*"):
+                if path.name not in kept:
+                    shutil.rmtree(path, ignore_errors=True)
 
     def results(self, ring: str) -> Path:
         return self.path / "results" / ring

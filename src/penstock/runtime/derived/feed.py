@@ -30,6 +30,7 @@ from penstock.runtime.derived.putting import (
     put_while_full,
 )
 from penstock.runtime.service import Address
+from penstock.runtime.unlogged import errors_unlogged
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +74,12 @@ class Feed:
         shape = Shape(names, columns, self.schema)
         if self.engine is not None:
             place = self.node, self.queue, self.stream, ring, batch
-            counts, tuples = put_by_tasks(frame, Putting(*place, shape, self.engine, heard))
+            with errors_unlogged():
+                counts, tuples = put_by_tasks(frame, Putting(*place, shape, self.engine, heard))
         else:
-            tuples = shape.tuples(frame.toArrow())
+            with errors_unlogged():
+                found = frame.toArrow()
+            tuples = shape.tuples(found)
             self._put(tuples, ring, batch, 0, stopping)
             counts = [sum(part.num_rows for part in tuples)]
         # only now: what the tasks saw may be part of what is complete

@@ -15,7 +15,7 @@ from penstock.runtime.derived.exchange import Exchange
 from penstock.runtime.derived.restoring import Restorer
 from penstock.runtime.derived.source import QueuePlanner
 from penstock.runtime.registry import REPLAY, Registry, RingRow
-from penstock.runtime.ring import Ring
+from penstock.runtime.rings.ring import Ring
 from penstock.runtime.sinks.spec import STREAM, SinkSpec
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
@@ -22,6 +21,7 @@ from penstock.errors import EngineError
 from penstock.exchange.client import NodeClient
 from penstock.exchange.failures import NodeBusy, QueueFull
 from penstock.exchange.wire import LARGEST_PUT, NodeAddress, QueueRef
+from penstock.kernels.tuple_store import row_sizes
 from penstock.plan.specs import Shown
 from penstock.runtime.packing import from_ipc, to_ipc, unpacked
 from penstock.runtime.service import Address, ask
@@ -55,19 +55,9 @@ class Shape:
         ]
         table = pa.Table.from_arrays([*columns, nothing], schema=self.schema)
         [whole] = table.combine_chunks().to_batches()
-        count = -(-sum(map(_data_bytes, whole.columns)) // _BATCH_BYTES)
+        count = -(-int(row_sizes(whole).sum()) // _BATCH_BYTES)
         size = -(-whole.num_rows // max(1, count))
         return [whole.slice(start, size) for start in range(0, whole.num_rows, size)]
-
-
-def _data_bytes(array: pa.Array) -> int:
-    """Bytes of the values; masks, which Arrow has or has not as it comes, do not count."""
-    kind = array.type
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return 4 * len(array) + _data_bytes(array.flatten())
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return 4 * len(array) + (pc.sum(pc.binary_length(array)).as_py() or 0)
-    return len(array) * kind.bit_width // 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.errors import EngineError
 from penstock.plan.catalog import Stream
 from penstock.plan.codec import composition_from
 from penstock.runtime.config import owner_of
 from penstock.runtime.derived.definition import maker_of
 from penstock.runtime.derived.exchange import Exchange
-from penstock.runtime.derived.progress import epoch_of, roll_back, too_long_ago
+from penstock.runtime.derived.progress import (
+    batches_after,
+    epoch_of,
+    roll_back,
+    too_long_ago,
+)
 from penstock.runtime.registry import Registry
-from penstock.runtime.ring import Ring
+from penstock.runtime.rings.ring import Ring
 from penstock.runtime.workspace import Workspace
 
 
@@ -53,7 +59,11 @@ class Restorer:
             # the queue comes last: until it is there, all of this is done again
             if (batch := self.exchange.resumes_after(stream)) is not None:
                 self._check_epochs(maker, batch)
-                roll_back(self._checkpoint(maker), batch)
+                frames = [i.stream.name for i in maker.inputs if i.stream.source == "dataframe"]
+                if frames:
+                    self._check_frames(maker, batch, stream, frames)
+                # of DataFrames, Spark makes all micro-batches but the first anew
+                roll_back(self._checkpoint(maker), batch, most=1 if frames else None)
             self.exchange.restore(stream, maker.id, self._consumers(stream))
             stopped.append(maker)
         return stopped
@@ -68,6 +78,25 @@ class Restorer:
                 continue
             if self.registry.epoch(part, max(done, 0) + 1) is None and last.number > 0:
                 raise too_long_ago(batch)
+
+    def _check_frames(self, maker: Ring, batch: int, stream: Stream, frames: list[str]) -> None:
+        """Refuse to make a stream again with other micro-batches if readers have planned to read
+        what was in it."""
+        if batches_after(self._checkpoint(maker), batch) == 1:
+            return
+        known = self.registry.queue(stream.name)
+        safe = 0 if known is None else known.safe_position or 0
+        if any(self._planned(consumer) > safe for consumer in self._consumers(stream)):
+            raise EngineError(
+                f"stream {stream.name} is lost and cannot be made again as it was: micro-batches"
+                f" of {frames[0]} are Spark's",
+                "DROP the stream with CASCADE and make it again",
+            )
+
+    def _planned(self, consumer: str) -> int:
+        """The position up to which a ring, or an input of one, reads for now."""
+        last = self.registry.last_epoch(consumer)
+        return 0 if last is None else int(json.loads(last.work).get("through", 0))
 
     def _checkpoint(self, maker: Ring) -> Path:
         return self.workspace.checkpoint(maker.id)

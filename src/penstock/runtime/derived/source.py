@@ -85,6 +85,9 @@ class QueuePlanner:
         pieces = [[{"first": a, "end": b}] for a, b in pairwise(cuts)]
         return Work({"pieces": pieces, "through": end}, [], end - first >= _MOST_POSITIONS)
 
+    def is_near(self, done: dict[str, Any], consumed: set[str], horizon: Horizon) -> bool:
+        return horizon.through - int(done.get("through", 0)) <= _MOST_POSITIONS
+
     def _release(self, position: int) -> None:
         needed = self._needed_from()
         position = position if needed is None else min(position, needed)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 
 from penstock.kernels.columns import INT64_MAX, INT64_MIN
@@ -22,18 +22,25 @@ from penstock.kernels.columns import INT64_MAX, INT64_MIN
 _REMEMBERED = 16  # micro-batches
 _MERGED = 16  # chunks
 _SIZES = [2**power for power in range(12, 25, 4)]  # bytes; larger chunks are left alone
-_LONGEST_WAIT = 64  # chunks of each input
+_RAW_BYTES = 2**22  # of tuples in memory; also left alone, since merging takes all of them there
+_UNKNOWN = 64  # times its bytes: what a chunk is taken for that does not say how large it is
+_LONGEST_WAIT = 64  # chunks for each input
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A batch of an input's tuples in the state."""
+    """A batch of an input's tuples in the state.
+
+    raw_bytes: what they take in memory. from_us: tuples with lower times are forgotten for good.
+    """
 
     number: int
     input: int
     rows: int
     nbytes: int
     latest_us: int
+    raw_bytes: int = 0
+    from_us: int = INT64_MIN
 
 
 @dataclass(slots=True)
@@ -63,7 +70,11 @@ class Book:
         return cls(**raw, todo=(number, row), chunks=chunks, signed=signed)
 
     def dumps(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"))
+        raw = asdict(self)
+        for chunk in raw["chunks"]:
+            if chunk["from_us"] == INT64_MIN:  # as of nearly all
+                del chunk["from_us"]
+        return json.dumps(raw, separators=(",", ":"))
 
     @property
     def nbytes(self) -> int:
@@ -81,8 +92,8 @@ class Book:
         """Whether tuples wait that should not wait for a pause any longer."""
         return self.next - self.todo[0] > _LONGEST_WAIT * len(self.limits_us)
 
-    def add(self, input_: int, rows: int, nbytes: int, latest_us: int) -> Chunk:
-        chunk = Chunk(self.next, input_, rows, nbytes, latest_us)
+    def add(self, input_: int, rows: int, nbytes: int, latest_us: int, raw_bytes: int = 0) -> Chunk:
+        chunk = Chunk(self.next, input_, rows, nbytes, latest_us, raw_bytes)
         self.chunks.append(chunk)
         self.next += 1
         return chunk
@@ -101,16 +112,35 @@ class Book:
         """Let time go on: what lies more than its range behind the punctuation finds nobody."""
         self.punctuation_us = max(self.punctuation_us, punctuation_us)
         for i, range_us in enumerate(longest_us):
-            if range_us != INT64_MAX and self.punctuation_us - range_us > self.limits_us[i]:
-                self.limits_us[i] = self.punctuation_us - range_us
+            endless = range_us == INT64_MAX
+            limit_us = INT64_MIN if endless else max(INT64_MIN, self.punctuation_us - range_us)
+            if limit_us < self.limits_us[i]:
+                self._reach_back(i)
+            self.limits_us[i] = limit_us
+
+    def _reach_back(self, input_: int) -> None:
+        """A longer range has come: what is forgotten stays so, late tuples in its reach may meet.
+
+        No tables know of that, so all are made again.
+        """
+        limit_us = self.limits_us[input_]
+        self.chunks = [
+            replace(c, from_us=max(c.from_us, limit_us)) if c.input == input_ else c
+            for c in self.chunks
+        ]
+        self.signed = []
+
+    def limit_us(self, chunk: Chunk) -> int:
+        """The least time of a chunk's tuples that are not forgotten."""
+        return max(self.limits_us[chunk.input], chunk.from_us)
 
     def take_dead(self) -> list[Chunk]:
         """Strike off the chunks in which no tuple lives; none while tuples wait for others."""
         if self.waiting:
             return []
-        dead = [c for c in self.chunks if c.latest_us < self.limits_us[c.input]]
+        dead = [c for c in self.chunks if c.latest_us < self.limit_us(c)]
         if dead:
-            self.chunks = [c for c in self.chunks if c.latest_us >= self.limits_us[c.input]]
+            self.chunks = [c for c in self.chunks if c.latest_us >= self.limit_us(c)]
         return dead
 
     def mergeable(self) -> list[Chunk]:
@@ -128,11 +158,11 @@ class Book:
                         return neighbours[:_MERGED]
         return []
 
-    def merge(self, chunks: list[Chunk], rows: int, nbytes: int) -> Chunk:
+    def merge(self, chunks: list[Chunk], rows: int, nbytes: int, raw_bytes: int = 0) -> Chunk:
         """One chunk in place of several; tables that know some of them are not known any more."""
         first, last = chunks[0].number, chunks[-1].number
         latest_us = max(chunk.latest_us for chunk in chunks)
-        merged = Chunk(last, chunks[0].input, rows, nbytes, latest_us)
+        merged = Chunk(last, chunks[0].input, rows, nbytes, latest_us, raw_bytes)
         gone = {chunk.number for chunk in chunks[:-1]}
         kept = (c for c in self.chunks if c.number not in gone)
         self.chunks = [merged if c.number == last else c for c in kept]
@@ -150,7 +180,12 @@ class Book:
 
 
 def _runs(chunks: Sequence[Chunk], most_bytes: int) -> Iterator[list[Chunk]]:
-    """Neighbours that are not larger than a size."""
-    for small, group in groupby(chunks, lambda chunk: chunk.nbytes <= most_bytes):
+    """Neighbours that are not larger than a size, nor too large in memory."""
+
+    def is_small(chunk: Chunk) -> bool:
+        raw_bytes = chunk.raw_bytes or _UNKNOWN * chunk.nbytes
+        return chunk.nbytes <= most_bytes and raw_bytes <= _RAW_BYTES
+
+    for small, group in groupby(chunks, is_small):
         if small:
             yield list(group)

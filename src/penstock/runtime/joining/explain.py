@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from statistics import fmean
 
 from penstock.control.join_costs import StepCosts, biht_cost, mjoin_cost
@@ -29,13 +28,14 @@ def explain_join_plan(
         "reader" if runs_in_reader(part.composition, source.stream) else "stage"
         for source, part in zip(query.inputs, composed.inputs, strict=True)
     ]
-    seen = None if figures is None else figures.selectivities
-    costs = expected_costs(len(query.inputs), seen)
+    costs = expected_costs(len(query.inputs), figures)
     return explain_join(query, composed, outputs, places, costs, sharing)
 
 
-def expected_costs(streams: int, seen: Sequence[float] | None) -> JoinCosts:
+def expected_costs(streams: int, figures: JoinFigures | None) -> JoinCosts:
     """Of a tuple, whichever stream it belongs to; others are asked in the best order."""
+    # tables without keys tell nothing: after a restart they are empty until tuples come
+    seen = figures.selectivities if figures is not None and figures.keys else None
     selectivities = [_ASSUMED] * streams if seen is None else list(seen)
     asked = [
         sorted(selectivities[:number] + selectivities[number + 1 :]) for number in range(streams)

@@ -14,6 +14,8 @@ from penstock.kernels.columns import INT64_MAX
 from penstock.kernels.jit import Ints, SmallInts
 from penstock.kernels.join_bucket import SLOTS, TIME, key_name
 from penstock.kernels.join_keys import bucket_of, join_keys, split_by_bucket
+from penstock.kernels.join_slots import ascending_slots
+from penstock.kernels.join_table import reach_us
 from penstock.kernels.windows import LatePairs
 from penstock.runtime.joining.chunk_codec import same_slots, to_blob
 from penstock.runtime.joining.shape import chunk_columns
@@ -60,14 +62,14 @@ class InputStage(Stage, ABC):
         is_late = np.flatnonzero((timed & (ts_us < closed_us))[rows])
         time_us, slots = ts_us[rows[is_late]], matches.slots[is_late]
         range_us = self._ranges_us()[slots]
-        reach_us = np.where(time_us > INT64_MAX - range_us, INT64_MAX, time_us + range_us)
+        reached_us = reach_us(time_us, range_us)
         late = LatePairs(
             rows[is_late],
             slots.astype(np.int64),
             time_us,
-            np.minimum(reach_us, closed_us),
+            np.minimum(reached_us, closed_us),
             np.ones(is_late.size, np.int64),
-            reach_us < closed_us,
+            reached_us < closed_us,
         )
         self._count(report.late, late.positions)
         self._count(report.lost, late.positions[late.lost])
@@ -86,12 +88,12 @@ class InputStage(Stage, ABC):
         return np.array(ranges, np.int64)
 
     def _with_slots(self, rows: Ints, positions: SmallInts) -> tuple[Ints, pa.ListArray]:
-        """The rows, which ascend, without repetition, and the slots of each."""
+        """The rows, which ascend, without repetition, and the slots of each, which do too."""
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
         kept = rows[starts]
         offsets = pa.array(np.append(starts, rows.size).astype(np.int32))
         slots = self.selection.slot_numbers.astype(np.int32)[positions]
-        return kept, pa.ListArray.from_arrays(offsets, pa.array(slots))
+        return kept, ascending_slots(pa.ListArray.from_arrays(offsets, pa.array(slots)))
 
     @abstractmethod
     def _chunk(

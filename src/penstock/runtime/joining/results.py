@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,11 +11,13 @@ import pyarrow as pa
 from penstock.kernels.columns import INT64_MAX
 from penstock.kernels.jit import Ints
 from penstock.kernels.join_bucket import Combinations
+from penstock.kernels.join_table import reach_us
 from penstock.language.render import quote_name
 from penstock.plan.catalog import Stream
 from penstock.plan.specs import Composition, SlotSpec, joined_name
 from penstock.runtime.joining.shape import chunk_columns
-from penstock.runtime.joining.windows import window_rows
+from penstock.runtime.joining.turn import MOST_AT_ONCE
+from penstock.runtime.joining.windows import ROW_BYTES, rows_at_a_time, window_rows
 
 
 def copied_columns(composition: Composition) -> tuple[str, ...] | None:
@@ -34,14 +37,15 @@ class Results:
     streams: list[Stream]
     slots: dict[int, SlotSpec]
 
-    def rows(self, combinations: Combinations) -> pa.RecordBatch:
+    def rows(self, combinations: Combinations) -> Iterator[pa.RecordBatch]:
         joined = self._joined(combinations)
         if self.composition.kind == "window":
-            return self._in_windows(joined, combinations)
+            yield from self._in_windows(joined, combinations)
+            return
         names = copied_columns(self.composition)
         if names is not None:
             joined = {f"__o{i}": joined[name] for i, name in enumerate(names)}
-        return _batch({"__slots": combinations.slots, **joined})
+        yield _batch({"__slots": combinations.slots, **joined})
 
     def _joined(self, combinations: Combinations) -> dict[str, pa.Array]:
         join = self.composition.join
@@ -53,16 +57,22 @@ class Results:
                 found[joined_name(number, name)] = _whole(member.column(place))
         return found
 
-    def _in_windows(self, rows: dict[str, pa.Array], combinations: Combinations) -> pa.RecordBatch:
+    def _in_windows(
+        self, rows: dict[str, pa.Array], combinations: Combinations
+    ) -> Iterator[pa.RecordBatch]:
         """Each combination once for each slot and window of the slot that holds it."""
         offsets = combinations.slots.offsets.to_numpy()
         row = np.repeat(np.arange(len(combinations)), np.diff(offsets))
         slot = combinations.slots.values.to_numpy().astype(np.int64)
         times_us = combinations.times_us()[row]
         until_us = self._until(slot, times_us)
-        pair, own = window_rows(slot, times_us.max(axis=1), until_us, self.slots)
-        taken = pa.array(row[pair])
-        return _batch(own | {name: column.take(taken) for name, column in rows.items()})
+        most = rows_at_a_time(_batch(rows))
+        found = window_rows(
+            slot, times_us.max(axis=1), until_us, self.slots, most, MOST_AT_ONCE // ROW_BYTES
+        )
+        for pair, own in found:
+            taken = pa.array(row[pair])
+            yield _batch(own | {name: column.take(taken) for name, column in rows.items()})
 
     def _until(self, slot: Ints, times_us: Ints) -> Ints:
         """The least time + RANGE."""
@@ -70,10 +80,7 @@ class Results:
         inputs = [self.slots[int(s)].inputs for s in known]
         ranges = [[i.window.range_us if i.window else INT64_MAX for i in each] for each in inputs]
         range_us = np.array(ranges, np.int64).reshape(known.size, -1)[inverse]
-        endless = range_us == INT64_MAX
-        until: Ints = np.where(endless, INT64_MAX, times_us + np.where(endless, 0, range_us)).min(
-            axis=1
-        )
+        until: Ints = reach_us(times_us, range_us).min(axis=1)
         return until
 
 

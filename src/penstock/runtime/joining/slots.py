@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -29,6 +29,11 @@ class JoinSlots:
         for slot in dropped:
             self.specs.pop(slot, None)
         self.version = version
+
+    def only(self, slots: Collection[int]) -> JoinSlots:
+        """Without all others."""
+        specs = {slot: spec for slot, spec in self.specs.items() if slot in slots}
+        return JoinSlots(self.inputs, self.version, specs)
 
     @property
     def windows(self) -> Windows:

@@ -20,17 +20,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import PenstockError
 from penstock.kernels.join_bucket import TIME, Combinations, JoinBucket, Windows
 from penstock.kernels.key_bucket import KeyBucket, counts_suffice
 from penstock.runtime.joining.book import Book, Chunk
 from penstock.runtime.joining.chunk_codec import from_blob, to_blob
 from penstock.runtime.joining.monitor import BucketFigures
 from penstock.runtime.joining.tables import Place, Warm, WarmTables
+from penstock.runtime.joining.windows import too_many_windows
 
 MOST_BYTES = 2**27  # of results of one turn: Spark holds them all at once
 _PROMPT = 8  # times as many where results cannot wait
+MOST_AT_ONCE = MOST_BYTES * _PROMPT
 _SMALL = 2**16  # bytes of blobs that become one chunk
+_MOST_RAW_BYTES = 2**26  # of tuples that become one
 _EXPECTED = 2**20  # tuples for which room is made at once
 
 
@@ -82,10 +84,10 @@ class Turn:
         behind = book.waiting > 0
         if not book.chunks:
             book.flushed = False
-        self._keep(arrived)
         if arrived:
             punctuation_us = min(a.punctuation_us for a in arrived)
             book.advance(punctuation_us, windows.longest_us.tolist())
+        self._keep(arrived)
         if not book.waiting:
             self._give_back(warm)
         elif in_round or self.prompt or not book.flushed or book.overdue:
@@ -125,12 +127,13 @@ class Turn:
         for input_ in sorted({a.input for a in arrived}):
             # a shuffle has no order, and results must not depend on one
             blobs = sorted(a.blob for a in arrived if a.input == input_)
-            for group in _groups(blobs):
-                schema = self.schemas[input_]
-                tuples = _together([from_blob(blob, schema) for blob in group])
-                blob = group[0] if len(group) == 1 else to_blob(tuples)
+            schema = self.schemas[input_]
+            for group in _groups([(blob, from_blob(blob, schema)) for blob in blobs]):
+                tuples = _together([batch for _, batch in group])
+                blob = group[0][0] if len(group) == 1 else to_blob(tuples)
                 latest_us = int(tuples.column(TIME).to_numpy().max())
-                chunk = self.book.add(input_, tuples.num_rows, len(blob), latest_us)
+                rows, raw_bytes = tuples.num_rows, tuples.nbytes
+                chunk = self.book.add(input_, rows, len(blob), latest_us, raw_bytes)
                 self.chunks.put(chunk.number, blob)
                 self._fresh[chunk.number] = tuples
 
@@ -158,33 +161,27 @@ class Turn:
         bucket.expect(min(self.book.waiting, _EXPECTED))
         for chunk in waiting:
             if size > most_bytes:
-                return self._put_off(most_bytes)
+                return self.book.flush()  # what is not joined yet is left to a round
             row = self.book.todo[1]
             for piece in bucket.add(chunk.input, self._read(chunk).slice(row), windows):
                 for blob in pack(piece.combinations):
                     yield blob
                     size += len(blob)
-                at = row + piece.through
-                if size > most_bytes and at < chunk.rows:
+                    if self.prompt and size > most_bytes:
+                        raise too_many_windows(most_bytes)
+                if piece.through is None or size <= most_bytes:
+                    continue
+                if (at := row + piece.through) < chunk.rows:
                     self.book.todo = (chunk.number, at)
-                    return self._put_off(most_bytes)
+                    return self.book.flush()
             self.book.todo = (chunk.number + 1, 0)
-
-    def _put_off(self, most_bytes: int) -> None:
-        """Leave what is not joined yet to a round."""
-        if self.prompt:
-            raise PenstockError(
-                f"windows over a join get more than {most_bytes:,} bytes of combinations at once",
-                "DROP the query, then register it with shorter RANGEs or more conditions",
-            )
-        self.book.flush()
 
     def _merge(self) -> None:
         """Make one chunk of many small ones, so that the book stays short."""
         while chunks := self.book.mergeable():
             living = _together([self._living(chunk, self._read(chunk)) for chunk in chunks])
             blob = to_blob(living)
-            merged = self.book.merge(chunks, living.num_rows, len(blob))
+            merged = self.book.merge(chunks, living.num_rows, len(blob), living.nbytes)
             for chunk in chunks:
                 self._fresh.pop(chunk.number, None)
                 if chunk.number != merged.number:
@@ -216,7 +213,7 @@ class Turn:
             self._bucket = warm.bucket
 
     def _living(self, chunk: Chunk, tuples: pa.RecordBatch) -> pa.RecordBatch:
-        return tuples.filter(pc.field(TIME) >= self.book.limits_us[chunk.input])
+        return tuples.filter(pc.field(TIME) >= self.book.limit_us(chunk))
 
     def _read(self, chunk: Chunk) -> pa.RecordBatch:
         fresh = self._fresh.get(chunk.number)
@@ -225,15 +222,18 @@ class Turn:
         return from_blob(self.chunks.get(chunk.number), self.schemas[chunk.input])
 
 
-def _groups(blobs: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """Small blobs together, large ones as they are."""
-    group, size = list[bytes](), 0
-    for blob in blobs:
-        if group and size + len(blob) > _SMALL:
+def _groups(
+    arrived: Sequence[tuple[bytes, pa.RecordBatch]],
+) -> Iterator[list[tuple[bytes, pa.RecordBatch]]]:
+    """Small blobs together, large ones as they are; and those with many bytes in them."""
+    group, size, raw_bytes = list[tuple[bytes, pa.RecordBatch]](), 0, 0
+    for blob, tuples in arrived:
+        if group and (size + len(blob) > _SMALL or raw_bytes + tuples.nbytes > _MOST_RAW_BYTES):
             yield group
-            group, size = [], 0
-        group.append(blob)
+            group, size, raw_bytes = [], 0, 0
+        group.append((blob, tuples))
         size += len(blob)
+        raw_bytes += tuples.nbytes
     if group:
         yield group
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import MapState
 
-from penstock.kernels.join_bucket import Combinations
+from penstock.errors import PenstockError
+from penstock.kernels.join_bucket import Combinations, TooManyCombinations
 from penstock.plan.codec import composition_from, stream_from
 from penstock.runtime.config import StageConfig
 from penstock.runtime.joining.book import Book
@@ -27,6 +28,7 @@ from penstock.runtime.packing import PACKED, blobs_of
 from penstock.runtime.service import ask
 
 _warm = WarmTables()
+_NAMED = 5  # queries of a ring in an error
 
 
 class JoinWorker:
@@ -51,10 +53,29 @@ class JoinWorker:
         self._state.finish()
 
     def _turn(self, bucket: int, rows: list[Row]) -> list[bytes]:
-        """One bucket's turn; its results, when its state is on the way."""
+        """One bucket's turn; its results, when its state is on the way.
+
+        A micro-batch with too many combinations has never been delivered, so queries that have been
+        dropped since it was decided are left out, and the others go on.
+        """
+        known = self._state.book(bucket)
+        try:
+            return self._run(bucket, known, rows, None)
+        except TooManyCombinations as error:
+            message = {"ring": self._config.ring}
+            living = {
+                int(s): name for s, name in ask(self._config.address, "living", message).items()
+            }
+            try:
+                return self._run(bucket, known, rows, living)
+            except TooManyCombinations:
+                raise _told(error, living) from None
+
+    def _run(
+        self, bucket: int, known: str | None, rows: list[Row], living: Collection[int] | None
+    ) -> list[bytes]:
         join = self._composition.join
         assert join is not None
-        known = self._state.book(bucket)
         book = Book.empty(len(join.inputs)) if known is None else Book.loads(known)
         arrived = [
             Arrived(row[INPUT], row[VERSION], row[PUNCTUATION], bytes(row[PACKED]))
@@ -63,6 +84,8 @@ class JoinWorker:
         ]
         book.version = max([book.version, *(a.version for a in arrived)])
         slots = slots_for(self._config, len(join.inputs), book.version)
+        if living is not None:
+            slots = slots.only(living)
         results = Results(self._composition, self._streams, slots.specs)
         turn = Turn(
             (self._config.ring, bucket),
@@ -74,7 +97,8 @@ class JoinWorker:
         )
 
         def pack(combinations: Combinations) -> Iterator[bytes]:
-            return blobs_of(results.rows(combinations))
+            for rows in results.rows(combinations):
+                yield from blobs_of(rows)
 
         in_round = len(arrived) < len(rows)
         found = list(turn.run(arrived, in_round, slots.windows, pack))
@@ -86,6 +110,16 @@ class JoinWorker:
     def close(self) -> None:
         self._state.close()
         ask(self._config.address, "joined", as_message(self._config.ring, self._seen))
+
+
+def _told(error: TooManyCombinations, names: Mapping[int, str]) -> PenstockError:
+    """What is said of a ring that stops; in one line, as the states of queries have it."""
+    wanted = [names[slot] for slot in error.slots if slot in names] or sorted(names.values())
+    some = ", ".join(wanted[:_NAMED]) + (", …" if len(wanted) > _NAMED else "")
+    return PenstockError(
+        f"{error.message}, for {some}: DROP it, then RESUME QUERY of another query in this ring;"
+        " with a shorter RANGE or more conditions it can come again"
+    )
 
 
 class _State:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.plan.specs import Shown
+from penstock.runtime.packing import packed_name, place_of
 
 QUERIES_COLUMN = "_queries"
 _FEW_SLOTS = 1 << 16
@@ -36,9 +37,19 @@ def matched_rows(results: pa.Table, names: Sequence[str]) -> Matched:
         lists = results.column("__slots").chunk(0)
         values = lists.flatten()
         offsets = lists.offsets.to_numpy() - lists.offsets[0].as_py()
-        rows = results.drop_columns(["__slots"])
+        rows = _with_missing(results.drop_columns(["__slots"]), len(names))
     slots = pa.ListArray.from_arrays(pa.array(offsets), values)
     return Matched(rows.rename_columns(list(names)), slots)
+
+
+def _with_missing(rows: pa.Table, count: int) -> pa.Table:
+    """Rows with all columns of their ring; those that no query shows are NULL."""
+    if rows.num_columns == count:
+        return rows
+    there = {place_of(name): rows.column(name) for name in rows.column_names}
+    nothing = pa.nulls(rows.num_rows)
+    columns = [there.get(place, nothing) for place in range(count)]
+    return pa.table(columns, names=[packed_name(place) for place in range(count)])
 
 
 def shown_rows(rows: pa.Table, columns: Sequence[Shown] | None) -> pa.Table:

@@ -1,7 +1,8 @@
 """Parquet and Arrow files: columns pruned, names matched without case, values cast with checks.
 
 A value that does not fit its column makes its record bad; a column whose type has no meaning for
-the stream's (say, a list for an integer) makes the file bad. Timestamps become microseconds:
+the stream's (say, a list for an integer) makes the file bad. That does not depend on the columns
+that are asked for: those whose values may not fit are always read. Timestamps become microseconds:
 nanoseconds are rounded down (also before 1970), a timestamp without zone is taken as UTC. Strings
 are read by the grammar of text files.
 """
@@ -9,7 +10,8 @@ are read by the grammar of text files.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -30,21 +32,22 @@ def read_parquet(
     file: str,
     source: pa.NativeFile,
     fields: tuple[Field, ...],
+    all_fields: tuple[Field, ...],
     first: int,
     count: int | None,
     batch_rows: int,
 ) -> Iterator[Chunk]:
     """Row groups `first` … of a Parquet file."""
     parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
-    names = _stored_names(parquet.schema_arrow, fields)
-    _check_types(parquet.schema_arrow, names, fields)
+    read, names = _to_read(parquet.schema_arrow, fields, all_fields)
     groups = range(first, parquet.num_row_groups if count is None else first + count)
     row = sum(parquet.metadata.row_group(group).num_rows for group in range(first))
     # No column of the file asked for: its first one still tells how many records there are.
     wanted = [name for name in names if name is not None] or parquet.schema_arrow.names[:1]
     for group in groups:
         for batch in parquet.iter_batches(batch_rows, row_groups=[group], columns=wanted):
-            yield _convert(file, batch, names, fields, functools.partial(int, row))
+            chunk = _convert(file, batch, names, read, functools.partial(int, row))
+            yield _cut(chunk, fields)
             row += batch.num_rows
 
 
@@ -52,6 +55,7 @@ def read_arrow(
     file: str,
     source: pa.NativeFile,
     fields: tuple[Field, ...],
+    all_fields: tuple[Field, ...],
     first: int,
     count: int | None,
     batch_rows: int,
@@ -61,22 +65,21 @@ def read_arrow(
     source.seek(0)
     if magic != ARROW_MAGIC:
         stream = pa.ipc.open_stream(source)
-        names = _stored_names(stream.schema, fields)
-        _check_types(stream.schema, names, fields)
+        read, names = _to_read(stream.schema, fields, all_fields)
         row = 0
         for batch in stream:
-            yield from _slices(file, batch, names, fields, batch_rows, functools.partial(int, row))
+            for chunk in _slices(file, batch, names, read, batch_rows, functools.partial(int, row)):
+                yield _cut(chunk, fields)
             row += batch.num_rows
         return
     schema = pa.ipc.open_file(source).schema
-    names = _stored_names(schema, fields)
-    _check_types(schema, names, fields)
+    read, names = _to_read(schema, fields, all_fields)
     wanted = [name for name in names if name is not None] or schema.names[:1]
-    read = pa.ipc.IpcReadOptions(
+    options = pa.ipc.IpcReadOptions(
         included_fields=sorted({schema.get_field_index(name) for name in wanted}),
         use_threads=False,
     )
-    reader = pa.ipc.open_file(source, options=read)
+    reader = pa.ipc.open_file(source, options=options)
     last = reader.num_record_batches if count is None else first + count
     for place in range(first, last):
         batch = reader.get_batch(place)
@@ -84,7 +87,8 @@ def read_arrow(
         def first_row(place: int = place) -> int:
             return sum(reader.get_batch(before).num_rows for before in range(place))
 
-        yield from _slices(file, batch, names, fields, batch_rows, first_row)
+        for chunk in _slices(file, batch, names, read, batch_rows, first_row):
+            yield _cut(chunk, fields)
 
 
 def cast_column(column: pa.Array, type_: str) -> tuple[pa.Array, np.ndarray | None]:
@@ -174,14 +178,49 @@ def _plus(first_row: Callable[[], int], offset: int) -> int:
     return first_row() + offset
 
 
-def _stored_names(schema: pa.Schema, fields: tuple[Field, ...]) -> list[str | None]:
+def _stored_names(schema: pa.Schema, fields: Sequence[Field]) -> list[str | None]:
     by_lower = {name.lower(): name for name in reversed(schema.names)}
     stored = set(schema.names)
     return [f.name if f.name in stored else by_lower.get(f.name.lower()) for f in fields]
 
 
-def _check_types(schema: pa.Schema, names: list[str | None], fields: tuple[Field, ...]) -> None:
-    for name, field in zip(names, fields, strict=True):
+def _to_read(
+    schema: pa.Schema, fields: tuple[Field, ...], all_fields: tuple[Field, ...]
+) -> tuple[tuple[Field, ...], list[str | None]]:
+    """What is read of a file for these fields, and the columns' names in the file: with them every
+    column by which a record may be bad."""
+    _check_types(schema, all_fields)
+    others = [f for f in all_fields if f not in fields]
+    for name, other in zip(_stored_names(schema, others), others, strict=True):
+        if name is not None and not _fits(schema.field(name).type, arrow_type(other.type)):
+            fields = (*fields, other)
+    return fields, _stored_names(schema, fields)
+
+
+def _fits(stored: pa.DataType, target: pa.DataType) -> bool:
+    """Whether every value of the stored type is one of the target type."""
+    if types.is_dictionary(stored):
+        stored = stored.value_type
+    if stored == target or types.is_null(stored):
+        return True
+    if _is_text(stored):
+        return types.is_string(target)
+    if types.is_timestamp(stored) and types.is_timestamp(target):
+        return stored.unit in ("us", "ns")
+    whole = types.is_signed_integer(stored) and types.is_signed_integer(target)
+    broken = types.is_floating(stored) and types.is_floating(target)
+    return (whole or broken) and stored.bit_width <= target.bit_width
+
+
+def _cut(chunk: Chunk, fields: tuple[Field, ...]) -> Chunk:
+    """The columns that were asked for."""
+    if chunk.batch.num_columns == len(fields):
+        return chunk
+    return replace(chunk, batch=chunk.batch.select([f.name for f in fields]))
+
+
+def _check_types(schema: pa.Schema, fields: tuple[Field, ...]) -> None:
+    for name, field in zip(_stored_names(schema, fields), fields, strict=True):
         if name is not None and not castable(schema.field(name).type, arrow_type(field.type)):
             raise Unreadable(
                 f"column {field.name} is {schema.field(name).type} in the file "

@@ -17,6 +17,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -32,6 +33,8 @@ from penstock.schema import Schema
 LIMIT_BYTES = 512 * 2**20
 _LARGEST = LIMIT_BYTES // 8  # of a piece: it is in memory until it is written
 _MOST_FILES = 4096
+PATIENCE_S = 30.0  # with another reader, before a piece is decoded once more
+_LOOK_S = 0.005
 
 
 def decoded_directory(token: str) -> Path:
@@ -83,8 +86,26 @@ def _turn(kept: Path) -> IO[str] | None:
         lock = open(kept.with_name(f"lock-{kept.name[0]}"), "w")  # noqa: SIM115 (held by the reader)
     except OSError:  # no room to keep anything is no harm
         return None
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    return lock
+    if _locked(lock):
+        return lock
+    lock.close()
+    return None
+
+
+def _locked(lock: IO[str]) -> bool:
+    """Whether the turn came in time: whoever has it may hang in a file system."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LOOK_S)
+        except OSError:  # a file system without locks
+            return False
+        else:
+            return True
 
 
 def _read(kept: Path) -> list[Chunk]:

@@ -114,7 +114,8 @@ def _read_piece(
         else:
             read = read_parquet if options.format == "parquet" else read_arrow
             with system.open_input_file(piece.path) as source:
-                yield from read(piece.path, source, fields, piece.first, piece.count, batch_rows)
+                place = piece.first, piece.count, batch_rows
+                yield from read(piece.path, source, fields, schema.fields, *place)
     except Unreadable as error:
         yield bad_file(piece.path, typed, str(error))
     except Damaged as error:

@@ -60,6 +60,10 @@ class Planner(Protocol):
         """The next micro-batch, or None while there is nothing new within the horizon."""
         ...
 
+    def is_near(self, done: dict[str, Any], consumed: set[str], horizon: Horizon) -> bool:
+        """Whether one micro-batch, after what is done or under way, gets to the horizon."""
+        ...
+
     def backlog(self, done: dict[str, Any], consumed: set[str]) -> Backlog | None:
         """How far a ring is, and what it has not read yet; None if nobody can say at once."""
         ...
@@ -96,6 +100,10 @@ class FilePlanner:
             [p.to_json() for p in task] for task in split_files(chosen, self._options, parallelism)
         ]
         return Work({"pieces": pieces}, [f.path for f in chosen], len(chosen) < len(new))
+
+    def is_near(self, done: dict[str, Any], consumed: set[str], horizon: Horizon) -> bool:
+        work = self.next_work(done, consumed, 1, horizon)
+        return work is None or not work.more
 
     def backlog(self, done: dict[str, Any], consumed: set[str]) -> Backlog:
         new = sum(f.path not in consumed for f in list_files(self._options))
@@ -134,6 +142,9 @@ class GeneratorPlanner:
         cuts = [first + (end - first) * i // tasks for i in range(tasks + 1)]
         pieces = [[{"first": a, "end": b}] for a, b in pairwise(cuts)]
         return Work({"pieces": pieces, "through": end}, [], end < known)
+
+    def is_near(self, done: dict[str, Any], consumed: set[str], horizon: Horizon) -> bool:
+        return horizon.through - int(done.get("through", 0)) <= self._step
 
     def backlog(self, done: dict[str, Any], consumed: set[str]) -> Backlog:
         first = int(done.get("through", 0))

@@ -7,14 +7,14 @@ Looking costs next to nothing for a ring that is idle: Spark is asked only after
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from penstock.control.ring_load import Load, LoadWatch, Seen
 from penstock.control.rings import RingFacts, SlotFacts, apportioned
 from penstock.runtime.epochs import EpochKeeper, Spent
-from penstock.runtime.ring import Ring
+from penstock.runtime.rings.ring import Ring
 from penstock.runtime.sources.planner import Backlog
 
 _ROWS_S = 60.0  # over which results count for what a slot costs
@@ -24,6 +24,7 @@ _ROWS_S = 60.0  # over which results count for what a slot costs
 class _Watched:
     loads: LoadWatch
     since: float  # when its slots last moved
+    queries: deque[tuple[float, int]] = field(default_factory=deque)  # over the same time
     batches: int = 0
     busy_s: float = 0.0
     backlog: Backlog | None = None
@@ -61,9 +62,12 @@ class RingWatch:
             watched.before, watched.rows, watched.turned = watched.rows, Counter(), now
         watched.rows.update(rows)
 
-    def look(self, ring: Ring) -> None:
-        """See what a ring has done since the last time."""
+    def look(self, ring: Ring, queries: int) -> None:
+        """See what a ring has done since the last time, for so many queries."""
         watched = self._of(ring.id)
+        watched.queries.append((self._clock(), queries))
+        while watched.queries[0][0] < watched.queries[-1][0] - self._over_s:
+            watched.queries.popleft()
         ended = ring.dispatcher.batches  # Spark tells how long they took a moment later
         took = ring.take_durations() if ended != watched.batches else []
         if took:
@@ -106,20 +110,29 @@ class RingWatch:
         settle_s: float,
         idle_s: float,
         portable: bool,
+        staying: Collection[int] = (),
     ) -> RingFacts:
         """A ring for decisions; slots: which they are, or only how many, where that is enough.
 
+        staying: those that cannot move.
+
         What is seen of one that has just started, or whose slots have moved, says nothing yet.
+        Queries that come in a burst are not seen yet: they count as those that are.
         """
         watched = self._of(ring.id)
         settled_s = self._clock() - watched.since
-        load = self.load(ring.id, tasks) if settled_s >= settle_s else Load()
+        seen = self.load(ring.id, tasks)
+        load = seen if settled_s >= settle_s else Load()
         if isinstance(slots, int):
-            lump = SlotFacts(-1, load.capacity - load.fixed)
+            cost = (load.capacity - load.fixed) * _growth(watched, slots)
+            lump = SlotFacts(-1, cost, slots)
             costs: tuple[SlotFacts, ...] = (lump,) if slots else ()
         else:
             weights = {slot: 1.0 + watched.rows[slot] + watched.before[slot] for slot in slots}
-            costs = apportioned(load.capacity, load.fixed, weights)
+            costs = tuple(
+                replace(cost, stays=cost.slot in staying)
+                for cost in apportioned(load.capacity, load.fixed, weights)
+            )
         return RingFacts(
             ring.id,
             composition,
@@ -131,4 +144,12 @@ class RingWatch:
             idle_s,
             settled_s,
             portable,
+            seen.busy,
+            behind=seen.behind,
         )
+
+
+def _growth(watched: _Watched, queries: int) -> float:
+    """How many times as many queries there are as there were while the ring was looked at."""
+    seen = sum(count for _, count in watched.queries)
+    return max(1.0, queries * len(watched.queries) / seen) if seen else 1.0

@@ -13,13 +13,8 @@ All of it is one transaction: a slot has one ring at any moment, whenever the en
 
 from __future__ import annotations
 
-import json
-import shutil
-import uuid
 from collections.abc import Sequence
-from pathlib import Path
 
-from penstock.errors import EngineError
 from penstock.runtime.registry import Registry, RingRow
 
 _COPIED = {
@@ -27,7 +22,6 @@ _COPIED = {
     "consumed": "item, number",
     "progress": "through, facts, punctuation_us",
 }
-_ATTEMPTS = 5
 
 
 def split_slots(
@@ -75,24 +69,3 @@ def _move(registry: Registry, slot: int, ring: str, to: str, version: int, deliv
         sql = "UPDATE queries SET ring = ? WHERE slot = ? AND ring = ? AND dropped IS NULL"
         if db.execute(sql, (to, slot, ring)).rowcount:
             db.execute("INSERT INTO moves VALUES (?, ?, ?, ?)", (slot, ring, version, delivered))
-
-
-def copy_checkpoint(source: Path, target: Path) -> None:
-    """Copy the checkpoint of a query that stands still, under another id.
-
-    Spark's maintenance may still remove versions of its state that nobody needs any more: then all
-    is copied again.
-    """
-    for attempt in range(1, _ATTEMPTS + 1):
-        shutil.rmtree(target, ignore_errors=True)
-        try:
-            shutil.copytree(source, target)
-            break
-        except shutil.Error as error:
-            if attempt == _ATTEMPTS:
-                raise EngineError(f"the checkpoint in {source} changes all the time") from error
-    metadata = target / "metadata"
-    if metadata.exists():  # Spark runs a query of one id once
-        for checksum in (".metadata.crc", "metadata.crc"):
-            (target / checksum).unlink(missing_ok=True)
-        metadata.write_text(json.dumps({"id": str(uuid.uuid4())}))

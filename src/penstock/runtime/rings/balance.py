@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from penstock.control.ring_balance import RingDecision, maintain
+from penstock.control.ring_balance import RingDecision, is_full, maintain
 from penstock.control.rings import Create, Limits, QueryFacts, RingFacts, expected_cost, place
 from penstock.runtime.registry import Registry, RingRow
-from penstock.runtime.ring import Ring
-from penstock.runtime.ring_watch import RingWatch
+from penstock.runtime.rings.ring import Ring
+from penstock.runtime.rings.watch import RingWatch
 from penstock.runtime.settings import Settings
 
 _EVERY_S = 2.0
+_COPIED = 10  # times `ring_settle`: how long a ring that could not give its slots away is copied
 _MERGED = 0.375  # of the maximum: what is merged is far from being split again
 
 
@@ -35,9 +37,12 @@ class Balance:
         self._rings = rings
         self._idle_since = idle_since
         self._settings = settings
-        self._tasks = tasks
+        self._ask_tasks = tasks
+        self._tasks = tasks()  # side by side; asking Spark takes milliseconds: not for every query
         self._decided = 0.0
+        self._full = False  # as it was found then
         self._notes: dict[str, str] = {}
+        self._copied_until: dict[str, float] = {}
 
     @property
     def _limits(self) -> Limits:
@@ -48,7 +53,7 @@ class Balance:
             settings.idle_ring_s,
             settings.ring_pool,
             settle_s=settings.ring_settle_s,
-            copies=settings.ring_copies or max(2, self._tasks()),
+            copies=1 if self._full else settings.ring_copies or max(2, self._tasks),
         )
 
     def place(self, rows: Iterable[RingRow]) -> str | None:
@@ -67,12 +72,15 @@ class Balance:
         if now - self._decided < _EVERY_S:
             return []
         self._decided = now
+        self._tasks = self._ask_tasks()
         running = dict(self._rings)
         self._notes = {ring: note for ring, note in self._notes.items() if ring in running}
+        until = self._copied_until.items()
+        self._copied_until = {r: end for r, end in until if r in running and now < end}
         rows = [row for row in self._registry.rings() if row.id in running]
         alike = Counter(_group(row) for row in rows)
         maximum = self._limits.maximum
-        facts = []
+        facts: list[RingFacts] = []
         for row in rows:
             ring = running[row.id]
             if not ring.started:
@@ -81,21 +89,30 @@ class Balance:
             if alike[_group(row)] > 1 or found.capacity > maximum:
                 found = self._facts(row, ring, whole=True)
             facts.append(found)
+        self._full = is_full(facts, self._tasks)
         return maintain(facts, self._limits)
 
     def _facts(self, row: RingRow, ring: Ring, whole: bool = False) -> RingFacts:
         slots = [q.slot for q in self._registry.queries(row.id)] if whole else None
+        movable = [] if slots is None else ring.dispatcher.movable(slots)
         idle_since = self._idle_since.get(row.id)
         idle_s = 0.0 if idle_since is None else time.monotonic() - idle_since
-        return self._watch.facts(
+        facts = self._watch.facts(
             ring,
             _group(row),
             self._registry.count_queries(row.id) if slots is None else slots,
-            self._tasks(),
+            self._tasks,
             self._settings().ring_settle_s,
             idle_s,
-            _is_portable(ring),
+            _is_portable(ring) and ring.id not in self._copied_until,
+            set(slots or ()) - set(movable),
         )
+        return replace(facts, shared=not row.replay)
+
+    def copy_next(self, ring: str) -> None:
+        """Its slots could not go to another ring: for some time they only go to a copy."""
+        settle_s = self._settings().ring_settle_s
+        self._copied_until[ring] = time.monotonic() + _COPIED * settle_s
 
     def note(self, ring: str, what: str) -> None:
         """Remember the last thing that was decided on a ring, for SHOW RINGS."""
@@ -103,10 +120,10 @@ class Balance:
 
     def figures(self, ring: Ring) -> dict[str, Any]:
         """What SHOW RINGS tells of a ring's load."""
-        load, backlog = self._watch.load(ring.id, self._tasks()), self._watch.backlog(ring.id)
+        load, backlog = self._watch.load(ring.id, self._tasks), self._watch.backlog(ring.id)
         return {
             "capacity": round(load.capacity, 3),
-            "tuples_per_s": load.tuples_per_s,
+            "tuples_per_s": round(load.tuples_per_s, 1),
             "backlog": None if backlog is None else f"{backlog.waiting:,} {backlog.unit}",
             "note": self._notes.get(ring.id),
         }

@@ -1,135 +1,27 @@
-"""Epochs: which registry version and punctuation one micro-batch of one ring uses, fixed once.
-
-For a source of penstock's own, an epoch also says which part of the source the micro-batch reads:
-the source's offset in Spark's log is just the epoch's number. For a DataFrame that a user handed
-over, Spark decides what to read and the epoch is keyed by Spark's batch id. Either way the epoch
-is in the registry before anybody acts on it; a replay after a crash finds the same one.
-
-Tasks report what they saw per epoch. Reports are absorbed after the epoch's results are delivered,
-in order and once, so counters survive a crash without counting a replayed micro-batch twice.
-"""
+"""Keeps the epochs of all rings of an engine, and answers what Spark's processes ask about them."""
 
 from __future__ import annotations
 
 import json
-import threading
 from base64 import b64encode
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
-from functools import reduce
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from penstock.control.disorder import Disorder, Rules, has_begun
-from penstock.control.ordering import (
-    OrderFacts,
-    Ordering,
-    OrderRules,
-    merge_order_facts,
-    order_facts_from,
-)
 from penstock.control.punctuation import NEVER_US
 from penstock.errors import PenstockError
-from penstock.kernels.delays import UNKNOWN_US, DelayFacts, facts_from, merge_facts
+from penstock.kernels.delays import UNKNOWN_US, DelayFacts
 from penstock.plan.codec import canonical, slot_from
-from penstock.plan.specs import Composition
 from penstock.runtime.config import owner_of
-from penstock.runtime.pacing import Found, Pace
+from penstock.runtime.epochs.reports import KeptRows, Report, Spent, fill_report, merge_reports
+from penstock.runtime.epochs.state import RingEpochs, guarded
 from penstock.runtime.registry import EpochRow, Registry
+from penstock.runtime.rings.pacing import Found
 from penstock.runtime.sources.planner import Backlog, Horizon, Planner
 
 TRUSTED_RANGES = 10
 LONGEST_TRUST_US = 365_000 * 86_400_000_000
-
-
-@dataclass(slots=True)
-class KeptRows:
-    """Rows that a task could not use: `late`, or `bad` ones of a piece of input; Arrow stream."""
-
-    kind: str
-    piece: str
-    body: bytes
-
-
-@dataclass(slots=True)
-class Report:
-    """What one task saw of one epoch; rows come first, in numbered calls, then the figures."""
-
-    facts: DelayFacts = field(default_factory=DelayFacts)
-    sources: dict[str, DelayFacts] = field(default_factory=dict)
-    order: OrderFacts = field(default_factory=OrderFacts)
-    late: dict[int, int] = field(default_factory=dict)
-    lost: dict[int, int] = field(default_factory=dict)
-    unplaced: int = 0
-    rows: dict[int, KeptRows] = field(default_factory=dict)
-    punctuation_us: int = NEVER_US  # that the source told
-    read_ns: int = 0
-    run_ns: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """Of a ring since it was opened: tuples read, and what its tasks spent on reading them and on
-    all of the stage."""
-
-    tuples: int = 0
-    read_ns: int = 0
-    run_ns: int = 0
-
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(
-            self.tuples + other.tuples,
-            self.read_ns + other.read_ns,
-            self.run_ns + other.run_ns,
-        )
-
-
-@dataclass(slots=True)
-class RingEpochs:
-    """The epochs of one running ring; `planner` is None for a DataFrame that Spark reads."""
-
-    ring: str
-    composition: Composition
-    planner: Planner | None
-    disorder: Disorder
-    trust_us: int
-    hold: bool  # bounded run: nothing is late until everything is read
-    through: int = -1
-    last_tuples: int = 0  # read in the last epoch that had a report
-    spent: Spent = field(default_factory=Spent)
-    unplaced: int = 0  # tuples so far with a point that is no place
-    last_version: int | None = None  # epochs carry no later one until the ring's plan can serve it
-    flushing: bool = False
-    horizon: Horizon | None = None  # beyond which it must not read now
-    windows: tuple[int, int, int] = (-1, 0, 0)  # registry version, longest RANGE, least SLIDE
-    ordering: Ordering = field(default_factory=lambda: Ordering(OrderRules()))
-    consumed: set[str] = field(default_factory=set)
-    reports: dict[int, dict[int, Report]] = field(default_factory=lambda: defaultdict(dict))
-    guard: threading.RLock = field(default_factory=threading.RLock)
-    # of a join's input: the join's inputs, itself among them; and whether results wait for nothing,
-    # so that punctuation may travel with the next tuples
-    siblings: list[RingEpochs] = field(default_factory=list)
-    eager: bool = False
-    feeds: bool = False  # a derived stream, which goes by the ring's punctuation
-    pace: Pace | None = None  # at one input of a ring, where its pauses are made
-    unfinished: Callable[[], bool] = lambda: False  # whether the ring has work without new tuples
-    more: bool = False  # the last epoch left some behind
-
-    @property
-    def punctuation_us(self) -> int:
-        """Up to where the stream is complete; a join is where its slowest input is."""
-        return min(s.disorder.punctuation_us for s in self.siblings or [self])
-
-    @property
-    def closes(self) -> bool:
-        """Whether there are windows that close."""
-        return self.composition.kind != "select"
-
-    @property
-    def punctuates(self) -> bool:
-        """Whether punctuation means anything here."""
-        return self.closes or self.feeds
 
 
 class EpochKeeper:
@@ -155,6 +47,7 @@ class EpochKeeper:
             "epoch": lambda m, _: self.epoch(m["ring"], m["number"]),
             "punctuation": lambda m, _: self.punctuation(m["ring"]),
             "slots": lambda m, _: self.slots(m["ring"], m["since"], m["version"]),
+            "living": lambda m, _: self._living(m["ring"]),
             "regions": lambda m, _: b64encode(self._registry.region_body(m["digest"])).decode(),
             "rows": self._take_rows,
             "report": self._take_report,
@@ -218,32 +111,49 @@ class EpochKeeper:
         last = self._registry.last_epoch(ring)
         return {} if last is None else json.loads(last.work)
 
-    def align(self, rings: Sequence[str]) -> None:
-        """Let rings of one stream read no further than the one that is ahead."""
+    def align(self, rings: Sequence[str]) -> Horizon | None:
+        """Let rings of one stream read no further than the one that is ahead, until `release`.
+
+        None, and they go on, if one of them would have more than two micro-batches to go: the one
+        that is ahead would wait for all of them.
+        """
         states = [self._rings[ring] for ring in rings]
-        with _guards(states):
+        with guarded(states):
             horizon = Horizon(
                 frozenset().union(*(state.consumed for state in states)),
                 max(int(self._done(ring).get("through", 0)) for ring in rings),
             )
+            if not all(self._is_near(state, horizon) for state in states):
+                return None
             for state in states:
                 state.horizon = horizon
+            return horizon
 
-    def release(self, rings: Sequence[str]) -> None:
+    def _is_near(self, state: RingEpochs, horizon: Horizon) -> bool:
+        assert state.planner is not None
+        return state.planner.is_near(self._done(state.ring), state.consumed, horizon)
+
+    def release(self, rings: Sequence[str], horizon: Horizon) -> None:
         """End what `align` began."""
         for ring in rings:
-            if (state := self._rings.get(ring)) is not None:
+            state = self._rings.get(ring)
+            if state is not None and state.horizon is horizon:
                 state.horizon = None
 
-    def if_aligned(self, rings: Sequence[str], action: Callable[[], None]) -> bool:
+    def if_aligned(
+        self, rings: Sequence[str], horizon: Horizon, action: Callable[[], bool]
+    ) -> bool:
         """Do something if aligned rings have read exactly the same and delivered all that came of
-        it; none of them gets another epoch meanwhile."""
-        states = [self._rings[ring] for ring in rings]
-        with _guards(states):
-            aligned = all(map(self._is_at_horizon, states))
-            if aligned:
-                action()
-            return aligned
+        it; none of them gets another epoch meanwhile. Whether it was done.
+
+        A ring that was closed and opened again since then has no horizon, and may be beyond it.
+        """
+        states = [state for ring in rings if (state := self._rings.get(ring)) is not None]
+        with guarded(states):
+            held = [state for state in states if state.horizon is horizon]
+            if len(held) < len(rings):
+                return False
+            return all(map(self._is_at_horizon, states)) and action()
 
     def _is_at_horizon(self, state: RingEpochs) -> bool:
         assert state.planner is not None
@@ -263,6 +173,9 @@ class EpochKeeper:
         """The epoch to run after `start`, when it is time; `start` itself if there is nothing to
         do."""
         state = self._rings[ring]
+        state.logged = max(state.logged, start)
+        if state.batch.ask(ring):
+            self._pin_decided(state)
         if state.pace is None:
             return self._plan(state, start)
 
@@ -274,6 +187,15 @@ class EpochKeeper:
             return Found(number, work, number != start and state.more)
 
         return state.pace.answer(look)
+
+    def _pin_decided(self, state: RingEpochs) -> None:
+        """Keep to the version of epochs that were decided for this micro-batch when it was last
+        begun, by inputs that may be asked after others have decided."""
+        for each in state.siblings:
+            if each.planner is not None:
+                last = self._registry.last_epoch(each.ring)
+                if last is not None and last.number > each.logged:
+                    state.batch.pin(last.version)
 
     def _others_have_work(self, state: RingEpochs) -> bool:
         """Whether there is something new for another input of a join."""
@@ -294,7 +216,8 @@ class EpochKeeper:
             with sibling.guard:
                 self._next_punctuation(sibling, idle=False)
         with state.guard:
-            if self._registry.epoch(ring, start + 1) is not None:
+            if (decided := self._registry.epoch(ring, start + 1)) is not None:
+                state.batch.pin(decided.version)
                 return start + 1
             done = self._done(ring)
             work = state.planner.next_work(done, state.consumed, self._parallelism, state.horizon)
@@ -321,12 +244,16 @@ class EpochKeeper:
             version = self._registry.version
             if state.last_version is not None:
                 version = min(version, state.last_version)
+            version = self._pinned(state, number, version)
             owner, _ = owner_of(state.ring)
             event_us = max(s.disorder.event_us for s in state.siblings or [state])
             if event_us != UNKNOWN_US and state.closes:
                 since = max((epoch.version for epoch in self._last_epochs(state)), default=0)
                 self._registry.start_after(owner, since, version, event_us + 1)
-            work = json.dumps({**body, "trust_us": self._trust_us(state)})
+            fixed: dict[str, Any] = {"trust_us": self._trust_us(state)}
+            if state.feeds and disorder.rules.per:  # it may have to run again much later
+                fixed["sources"] = disorder.schedules()
+            work = json.dumps({**body, **fixed})
             row = EpochRow(
                 state.ring, number, version, state.punctuation_us, disorder.clock_us, work
             )
@@ -334,6 +261,22 @@ class EpochKeeper:
             if disorder.rules.apart:  # its tasks close windows by the schedules of now
                 self._save(state)
         return row
+
+    def _pinned(self, state: RingEpochs, number: int, version: int) -> int:
+        """The version that other inputs of a join have in this micro-batch, if it is earlier.
+
+        A query is in all of them or in none: its first windows would miss what one of them left
+        out. Of users' DataFrames, epochs have the numbers of micro-batches.
+        """
+        if not state.siblings:
+            return version
+        if state.planner is not None:
+            return state.batch.pin(version)
+        frames = [s.ring for s in state.siblings if s is not state and s.planner is None]
+        others = [e.version for f in frames if (e := self._registry.epoch(f, number)) is not None]
+        if state.batch.version is not None:
+            others.append(state.batch.version)
+        return min([version, *others])
 
     def _trust_us(self, state: RingEpochs) -> int:
         """How far from the clock times are believed; daily data with long windows has long gaps."""
@@ -349,6 +292,9 @@ class EpochKeeper:
                 if state.eager or not state.closes:  # nobody else asks for a punctuation there
                     self._next_punctuation(state, idle=False)
                 row = self._decide(state, number, {}, [])
+            if state.planner is not None:  # its tasks come before those of users' DataFrames ask
+                state.logged = max(state.logged, number)
+                state.batch.replay(row.version)
             sources = state.disorder.schedules() if state.disorder.rules.per else None
         work = json.loads(row.work)
         return {
@@ -357,7 +303,7 @@ class EpochKeeper:
             "punctuation_us": row.punctuation_us,
             "clock_us": UNKNOWN_US if row.clock_us is None else row.clock_us,
             "newest": state.disorder.rules.newest,
-            "sources": sources,
+            "sources": work.get("sources", sources),
             "order": state.ordering.order,
             "prefix": state.ordering.prefix,
             "trust_us": work.get("trust_us", state.trust_us),
@@ -389,11 +335,13 @@ class EpochKeeper:
                     self._save(each)
         return state.punctuation_us
 
-    def told_us(self, ring: str) -> int:
-        """The last punctuation that tuples of a ring, or of any input of its join, came with."""
-        return max(
-            (e.punctuation_us for e in self._last_epochs(self._rings[ring])), default=NEVER_US
-        )
+    def told_us(self, ring: str, through: Mapping[str, int] | None = None) -> int:
+        """The last punctuation that tuples of a ring, or of any input of its join, came with.
+
+        through: up to which epochs; of a micro-batch that runs again, later ones are there.
+        """
+        known = self._last_epochs(self._rings[ring], through)
+        return max((epoch.punctuation_us for epoch in known), default=NEVER_US)
 
     def closed_us(self, ring: str, punctuation_us: int) -> int:
         """Up to which end all windows are closed by a punctuation."""
@@ -401,9 +349,12 @@ class EpochKeeper:
         with state.guard:
             return state.disorder.closed_us(punctuation_us)
 
-    def _last_epochs(self, state: RingEpochs) -> list[EpochRow]:
+    def _last_epochs(
+        self, state: RingEpochs, through: Mapping[str, int] | None = None
+    ) -> list[EpochRow]:
         """Of a ring, or of all inputs of a join: what one was told, all have reached."""
-        found = [self._registry.last_epoch(each.ring) for each in state.siblings or [state]]
+        rings = [each.ring for each in state.siblings or [state]]
+        found = [self._registry.last_epoch(r, (through or {}).get(r)) for r in rings]
         return [epoch for epoch in found if epoch is not None]
 
     def _next_punctuation(self, state: RingEpochs, idle: bool) -> int:
@@ -446,6 +397,10 @@ class EpochKeeper:
             added = [canonical(json.loads(text)["inputs"][number]) for text in added]
         return {"added": added, "dropped": [] if anew else dropped, "anew": anew}
 
+    def _living(self, ring: str) -> dict[int, str]:
+        """The names of a ring's queries now, by slot."""
+        return {query.slot: query.name for query in self._registry.queries(ring)}
+
     def _take_rows(self, message: dict[str, Any], parts: list[bytes]) -> None:
         state = self._rings[message["ring"]]
         kept = KeptRows(message["kind"], message["piece"], parts[0])
@@ -459,17 +414,7 @@ class EpochKeeper:
         with state.guard:
             if message["number"] > state.through:
                 report = state.reports[message["number"]].setdefault(message["part"], Report())
-                report.facts = facts_from(message["facts"])
-                report.sources = {k: facts_from(f) for k, f in message["sources"].items()}
-                report.order = order_facts_from(message["order"])
-                report.punctuation_us = message["punctuation_us"]
-                report.late = {int(slot): n for slot, n in message["late"].items()}
-                report.lost = {int(slot): n for slot, n in message["lost"].items()}
-                report.unplaced = message["unplaced"]
-                report.read_ns = message.get("read_ns", 0)
-                report.run_ns = message.get("run_ns", 0)
-                # a task that was tried again may have had more the first time
-                report.rows = {k: v for k, v in report.rows.items() if k < message["pieces"]}
+                fill_report(report, message)
 
     def absorb(self, ring: str) -> None:
         """Count what tasks of finished epochs reported; call after their results are delivered."""
@@ -480,26 +425,17 @@ class EpochKeeper:
                 if number <= state.through:
                     continue
                 self._absorb_rows(state, number, reports)
-                late: Counter[int] = Counter()
-                lost: Counter[int] = Counter()
-                for report in reports:
-                    late.update(report.late)
-                    lost.update(report.lost)
-                whole = reduce(merge_facts, (r.facts for r in reports), DelayFacts())
-                state.ordering.observe(reduce(merge_order_facts, (r.order for r in reports)))
+                whole = merge_reports(reports)
+                state.ordering.observe(whole.order)
                 grain_us = self._windows(state)[1]
-                state.disorder.observe(whole, _merged(reports), self._clock_us(), grain_us)
+                state.disorder.observe(whole.facts, whole.sources, self._clock_us(), grain_us)
                 if state.disorder.rules.estimator == "upstream":
-                    state.disorder.hold_at(max(report.punctuation_us for report in reports))
-                state.through, state.last_tuples = number, whole.rows + whole.untimed
-                state.unplaced += sum(r.unplaced for r in reports)
-                state.spent += Spent(
-                    state.last_tuples,
-                    sum(r.read_ns for r in reports),
-                    sum(r.run_ns for r in reports),
-                )
+                    state.disorder.hold_at(whole.punctuation_us)
+                state.through, state.last_tuples = number, whole.spent.tuples
+                state.unplaced += whole.unplaced
+                state.spent += whole.spent
                 with self._registry.change():
-                    self._registry.count_late(late, lost)
+                    self._registry.count_late(whole.late, whole.lost)
                     self._save(state)
 
     def count(self, ring: str, tuples: int) -> None:
@@ -558,20 +494,3 @@ class EpochKeeper:
             return {}
         with state.guard:
             return state.ordering.metrics()
-
-
-@contextmanager
-def _guards(states: Sequence[RingEpochs]) -> Iterator[None]:
-    with ExitStack() as held:
-        for state in sorted(states, key=lambda s: s.ring):
-            held.enter_context(state.guard)
-        yield
-
-
-def _merged(reports: list[Report]) -> dict[str, DelayFacts]:
-    """Facts by source over all tasks."""
-    found: dict[str, DelayFacts] = {}
-    for report in reports:
-        for key, facts in report.sources.items():
-            found[key] = merge_facts(found[key], facts) if key in found else facts
-    return found

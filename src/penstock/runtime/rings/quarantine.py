@@ -34,8 +34,8 @@ from penstock.control.quarantine import (
 )
 from penstock.errors import EngineError
 from penstock.runtime.dispatch import Dispatcher
-from penstock.runtime.kept import KeptBook
 from penstock.runtime.registry import Registry
+from penstock.runtime.rings.kept import KeptBook
 from penstock.runtime.sinks.delivery import CallbackSink, Outlet, deliveries_of
 from penstock.runtime.sinks.matched import Matched, only
 from penstock.runtime.sinks.pool import SinkPool
@@ -87,7 +87,8 @@ class _Rows:
     def matched(self) -> Matched:
         if len(self.parts) == 1:
             return self.parts[0]
-        rows = pa.concat_tables(part.rows for part in self.parts)
+        # a column is NULL, without a type, where no query showed it
+        rows = pa.concat_tables((part.rows for part in self.parts), promote_options="default")
         return Matched(rows, pa.concat_arrays([part.slots for part in self.parts]))
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
@@ -19,19 +20,28 @@ from penstock.plan.explain import Place
 from penstock.plan.specs import Composition
 from penstock.runtime.compile import Generation, Input, ring_frame, runs_in_reader
 from penstock.runtime.config import StageConfig
+from penstock.runtime.derived.progress import take_up
 from penstock.runtime.dispatch import Dispatcher
-from penstock.runtime.guarding import Blame, can_be_guarded
-from penstock.runtime.pacing import Pace
+from penstock.runtime.rings.checkpoints import clear_leftovers
+from penstock.runtime.rings.failures import first_cause
+from penstock.runtime.rings.guarding import Blame, can_be_guarded
+from penstock.runtime.rings.pacing import Pace
 from penstock.runtime.session import ring_settings, scheduled_in
+from penstock.runtime.unlogged import errors_unlogged
 
 _START_S = 15.0
 _DELIVERED_S = 5.0  # that a stop waits for the results of a micro-batch
-# what a loaded machine or a dying worker does; the checkpoint makes trying again safe
-_TRANSIENT = re.compile(
-    r"failed to connect back|worker exited unexpectedly|Connection reset|Broken pipe"
-    r"|does not answer|is not there yet"
-)
-_LOST = re.compile(r"is not on this node any more")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What a ring is started with; frames: users' DataFrames by the names of streams."""
+
+    spark: SparkSession
+    frames: Mapping[str, DataFrame]
+    trigger_ms: int
+    settings: dict[str, str]
+    generation: Generation
 
 
 class Ring:
@@ -63,21 +73,14 @@ class Ring:
         self._changing = threading.RLock()  # while one generation follows another
         self._closed = False
         self.guarded = False  # from the next start on
+        self.retry_at_s: float | None = None  # when it may start again after it failed in passing
         self.generation = Generation()
         self.planned: Generation | None = None  # what it runs, or is about to
         self._counting = threading.Lock()
         self._counted, self._uncounted = -1, 0  # the last micro-batch told; tuples still to tell
         self._timed = -1  # the last one whose duration was told
 
-    def renew(
-        self,
-        spark: SparkSession,
-        frames: Mapping[str, DataFrame],
-        trigger_ms: int,
-        settings: dict[str, str],
-        generation: Generation,
-        stopped: Callable[[], None],
-    ) -> None:
+    def renew(self, launch: Launch, stopped: Callable[[], None]) -> None:
         """Go on from the checkpoint with another plan; a micro-batch cut short is run again.
 
         If Spark refuses the plan, the ring goes on with the one it had.
@@ -90,28 +93,28 @@ class Ring:
                 self._count()
             stopped()
             try:
-                self.start(spark, frames, trigger_ms, settings, generation)
+                self.start(launch)
             except Exception:
-                self.start(spark, frames, trigger_ms, settings, self.generation)
+                self.start(replace(launch, generation=self.generation))
                 raise
 
-    def start(
-        self,
-        spark: SparkSession,
-        frames: Mapping[str, DataFrame],
-        trigger_ms: int,
-        settings: dict[str, str],
-        generation: Generation,
-    ) -> None:
-        """Start from the checkpoint; `frames` are users' DataFrames by the names of streams."""
-        if self._closed:
-            return
+    def start(self, launch: Launch) -> None:
+        """Start from the checkpoint."""
+        with self._changing:  # whoever closes it meanwhile has a query to stop
+            if not self._closed:
+                self._start(launch)
+
+    def _start(self, launch: Launch) -> None:
+        frames, generation = launch.frames, launch.generation
         own = [frames[name] for i in self.inputs if (name := i.stream.name.lower()) in frames]
-        session = own[0].sparkSession if own else spark
+        session = own[0].sparkSession if own else launch.spark
         # where the engine makes the pauses, Spark asks as soon as it has nothing to do
-        interval_ms = trigger_ms if self.pace.blind else 0
-        settings = settings | generation.settings
-        with ring_settings(session, settings), scheduled_in(session, f"penstock-{self.pool}"):
+        interval_ms = launch.trigger_ms if self.pace.blind else 0
+        clear_leftovers(Path(self._checkpoint))
+        take_up(Path(self._checkpoint))
+        settings = launch.settings | generation.settings
+        scheduled = scheduled_in(session, f"penstock-{self.pool}")
+        with ring_settings(session, settings), scheduled, errors_unlogged():
             results = ring_frame(
                 session, self.composition, self.inputs, self._config, frames, generation
             )
@@ -124,7 +127,7 @@ class Ring:
                 .foreachBatch(self.dispatcher)
                 .start()
             )
-            self._stopping = False
+            self._stopping, self.retry_at_s = False, None
             self._counted = -1
             self.generation = generation
 
@@ -170,18 +173,27 @@ class Ring:
     def active(self) -> bool:
         return self._query is not None and bool(self._query.isActive)
 
+    @property
+    def stranded(self) -> bool:
+        """Whether it was stopped to be started again; if nobody is about to, it never will be."""
+        return self._stopping and self.started and not self._closed and not self.active
+
     def failure(self) -> str | None:
         """Why the ring stopped by itself, in one line; None while it runs."""
         if self._query is None or self._query.isActive or self._stopping:
             return None
-        error = self._query.exception()
+        error = self._exception()
         return "it was stopped from outside" if error is None else first_cause(str(error))
 
-    def failed_in_passing(self) -> bool:
-        """Whether the failure is one that a new start may cure."""
+    def error(self) -> str:
+        """All that Spark said when the ring failed; empty if it has not."""
         if self._query is None or self._query.isActive:
-            return False
-        return _TRANSIENT.search(str(self._query.exception())) is not None
+            return ""
+        return str(self._exception() or "")
+
+    def _exception(self) -> Exception | None:
+        with errors_unlogged():  # each look makes it anew
+            return None if self._query is None else self._query.exception()
 
     def guard(self) -> bool:
         """After a failure: let the next start tell which queries' outputs fail, and close those.
@@ -189,7 +201,7 @@ class Ring:
         False if that cannot be, or did not help. A derived stream must not miss tuples.
         """
         failure = self.failure()
-        if failure is None or self._query is None or self._query.exception() is None:
+        if failure is None or self._exception() is None:
             return False
         if self.guarded or self.feeds is not None or not can_be_guarded(self.composition):
             return False
@@ -213,7 +225,7 @@ class Ring:
         return {
             "batch": last["batchId"],
             "batch_ms": took_ms,
-            "rows_per_s": 1000 * tuples / max(1, took_ms),
+            "rows_per_s": round(1000 * tuples / max(1, took_ms), 1),
             "state_rows": sum(s["numRowsTotal"] for s in last["stateOperators"]),
             "state_bytes": sum(s["memoryUsedBytes"] for s in last["stateOperators"]),
         }
@@ -229,9 +241,13 @@ class Ring:
 
     @contextmanager
     def standing_still(self) -> Iterator[None]:
-        """Stop between two micro-batches; whoever is in here starts it again."""
+        """Stop between two micro-batches; whoever is in here starts it again.
+
+        What was delivered is not delivered again: not to the sinks of fewer queries, for it would
+        take the place of what the others had.
+        """
         with self._changing:
-            self._stop()
+            self._stop(committed=True)
             with self._counting:
                 self._count()
             yield
@@ -273,6 +289,8 @@ class Ring:
             with self._changing:
                 if query is self._query:
                     break
+        if problem is None and self.stranded:
+            problem = "it stands still"
         if problem is not None:
             raise EngineError(f"ring {self.id} failed: {problem}")
 
@@ -282,7 +300,8 @@ class Ring:
 
         def wait() -> None:
             try:
-                query.processAllAvailable()
+                with errors_unlogged():
+                    query.processAllAvailable()
             except StreamingQueryException as error:
                 problem.append(first_cause(str(error)))
             except Exception as error:  # the JVM went away under us
@@ -295,12 +314,6 @@ class Ring:
             raise EngineError(f"ring {self.id} is still busy", "give await_idle a longer timeout")
         return problem[0] if problem else None
 
-    def lost_a_queue(self) -> bool:
-        """Whether it failed because a queue is not on its node any more."""
-        if self._query is None or self._query.isActive:
-            return False
-        return _LOST.search(str(self._query.exception())) is not None
-
     def pause(self) -> None:
         """Stop, to be started again."""
         with self._changing:
@@ -308,28 +321,25 @@ class Ring:
 
     def close(self) -> None:
         """Stop for good."""
+        self._closed = True  # a start that has not begun does not
         with self._changing:
-            self._closed = True
             self._stop()
 
-    def _stop(self) -> None:
-        self._stopping = True
-        if self._query is not None:
-            with self.dispatcher.between_batches(_DELIVERED_S), self.pace.hurried():
-                self._query.stop()
+    def _stop(self, committed: bool = False) -> None:
+        query, self._stopping = self._query, True
+        if query is None:
+            return
+        with self.dispatcher.between_batches(_DELIVERED_S) as held, self.pace.hurried():
+            if committed and not (held and self._is_committed(query)):
+                self._stopping = False
+                self.dispatcher.stopping.clear()
+                raise EngineError(f"ring {self.id} cannot stop between two micro-batches now")
+            query.stop()
 
-
-def first_cause(text: str) -> str:
-    """The line of a Spark or Python traceback that says what went wrong."""
-    python = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception)): (.+)$", text, re.MULTILINE)
-    for kind, message in reversed(python):
-        if kind not in ("Py4JJavaError", "StreamingQueryException", "SparkException"):
-            return f"{kind}: {message}".strip()
-    message = re.search(r"\[[A-Z_.0-9]+\] ([^\n]+?)(?: SQLSTATE|$)", text, re.MULTILINE)
-    spark = re.findall(r"\[([A-Z_]+(?:\.[A-Z_]+)*)\] ([^\n]+?)(?: SQLSTATE|\n|$)", text)
-    useful = [
-        m for code, m in spark if code not in ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR")
-    ]
-    if useful:
-        return useful[-1]
-    return message[1] if message else text.strip().split("\n")[0]
+    def _is_committed(self, query: StreamingQuery) -> bool:
+        """Whether Spark has noted, by now or soon, that the last delivered micro-batch is done."""
+        note = Path(self._checkpoint, "commits", str(self.dispatcher.delivered))
+        deadline = time.monotonic() + _DELIVERED_S
+        while not note.exists() and query.isActive and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return note.exists()

@@ -1,0 +1,1 @@
+"""Rings: opened, started and paced, watched, split and merged, isolated from failing queries."""
