@@ -60,7 +60,9 @@ class Report:
             console.print(_rows_table(f"{title}: {part}" if part else title, rows))
         facts = Table("summary", "", show_header=False, title="summary")
         for key, value in self.summary.items():
-            if not isinstance(value, dict):  # those are in the rows
+            if isinstance(value, list | tuple):
+                facts.add_row(key, ", ".join(map(shown, value)))
+            elif not isinstance(value, dict):  # those are in the rows
                 facts.add_row(key, shown(value))
         console.print(facts)
         m = self.machine

@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,19 +77,49 @@ def usage() -> Usage:
 
 
 def cpu_share(seconds: float) -> float:
-    """How much of a core all processes use from now on, for so long."""
-    begin, before = time.perf_counter(), usage()
-    time.sleep(seconds)
-    return (usage().cpu_s - before.cpu_s) / (time.perf_counter() - begin)
+    """How much of a core all processes use from now on, for so long.
+
+    They are looked at every second, for what one has used is lost when it ends unless its parent
+    waits for it, and Spark ends idle workers.
+    """
+    begin, ticks, before = time.perf_counter(), 0, own_processes() or {}
+    while (left := begin + seconds - time.perf_counter()) > 0:
+        time.sleep(min(left, 1.0))
+        now = own_processes() or {}
+        ticks += ticks_between(before, now)
+        before = now
+    return ticks / os.sysconf("SC_CLK_TCK") / (time.perf_counter() - begin)
 
 
-def jvm_heap_mb(spark: SparkSession) -> float:
-    """What the JVM's objects take after garbage is collected."""
+def ticks_between(before: Mapping[int, list[str]], now: Mapping[int, list[str]]) -> int:
+    """What processes have used between two looks, with children that have come and gone."""
+    own = sum(_own(stat) - _own(before.get(pid)) for pid, stat in now.items())
+    waited = sum(_waited(stat) - _waited(before[pid]) for pid, stat in now.items() if pid in before)
+    ended = [stat for pid, stat in before.items() if pid not in now]  # known before they ended
+    return own + max(0, waited - sum(_own(stat) + _waited(stat) for stat in ended))
+
+
+def _own(stat: list[str] | None) -> int:
+    return 0 if stat is None else int(stat[11]) + int(stat[12])
+
+
+def _waited(stat: list[str]) -> int:
+    """Of children that have ended and were waited for."""
+    return int(stat[13]) + int(stat[14])
+
+
+def jvm_heap_mb(spark: SparkSession, looks: int = 6, apart_s: float = 0.5) -> float:
+    """What the JVM's objects take after garbage is collected: the least of some looks, since tasks
+    that run at the moment have buffers of many megabytes."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
-    jvm.java.lang.System.gc()
     runtime = jvm.java.lang.Runtime.getRuntime()
-    return (runtime.totalMemory() - runtime.freeMemory()) / 2**20
+    found = []
+    for look in range(looks):
+        time.sleep(apart_s if look else 0)
+        jvm.java.lang.System.gc()
+        found.append((runtime.totalMemory() - runtime.freeMemory()) / 2**20)
+    return min(found)
 
 
 def _resident_bytes(stat: list[str]) -> int:

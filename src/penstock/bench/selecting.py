@@ -166,8 +166,13 @@ def _add_queries_ms(running: Running) -> float | None:
 def _read_log(log: Path) -> pa.Table:
     schema = pa.schema([("id", pa.int64()), ("__slots", pa.list_(pa.int32()))])
     tables = [pa.ipc.open_file(path).read_all() for path in log.glob("*.arrow")]
-    named = [table.rename_columns(schema.names).cast(schema) for table in tables]
+    named = [_shown(table).rename_columns(schema.names).cast(schema) for table in tables]
     return pa.concat_tables([schema.empty_table(), *named])
+
+
+def _shown(table: pa.Table) -> pa.Table:
+    """Without the columns of a ring that no query shows: those have no type."""
+    return table.select([f.name for f in table.schema if not pa.types.is_null(f.type)])
 
 
 def _last_written(log: Path) -> float:

@@ -21,8 +21,9 @@ import pyarrow as pa
 from penstock.bench.join.data import Tuples
 from penstock.bench.join.runs import Digest, digest
 from penstock.control.flushing import Candidate, choose_victims
+from penstock.kernels.bit_table import Arrivals
 from penstock.kernels.columns import INT64_MAX
-from penstock.kernels.jit import Bytes, Flags, Ints
+from penstock.kernels.jit import Ints
 from penstock.kernels.join_keys import join_keys, split_by_bucket
 from penstock.kernels.join_table import JoinTable
 
@@ -92,12 +93,12 @@ class _Join:
         self.records = records
         self._ranges_us = np.full(streams, INT64_MAX)
         self._table = JoinTable(streams)
-        self._table.load(*_columns(records))
+        self._table.load(_columns(records), self._ranges_us)
 
     def add(self, records: Ints) -> Ints:
         """The combinations that these complete, each as its records' numbers."""
         self.records = np.concatenate([self.records, records])
-        pieces = list(self._table.add(*_columns(records), self._ranges_us))
+        pieces = list(self._table.add(_columns(records), self._ranges_us))
         places = np.concatenate([np.empty((0, self._ranges_us.size), np.int64), *pieces])
         for stream, column in enumerate(places.T):
             numbers = self.records[self.records[:, STREAM] == stream, NUMBER]
@@ -146,10 +147,10 @@ def _batches(records: Ints) -> Iterator[Ints]:
         yield records[begin : begin + _BATCH]
 
 
-def _columns(records: Ints) -> tuple[Bytes, Ints, Flags, Ints]:
+def _columns(records: Ints) -> Arrivals:
     keys = join_keys([pa.array(records[:, KEY])])
     times_us = np.ascontiguousarray(records[:, TIME])
-    return records[:, STREAM].astype(np.uint8), keys.hashes, keys.known, times_us
+    return Arrivals(records[:, STREAM].astype(np.uint8), keys.hashes, keys.known, times_us)
 
 
 def _candidates(records: Ints, streams: int) -> list[Candidate]:

@@ -104,7 +104,7 @@ def _on_spark(rows: Rows) -> Figure:
     for axes, part in ((streams, STREAMS), (stores, STORED)):
         mine = [row for row in rows if row["part"] == part]
         counts = sorted({int(row["streams"] or 0) for row in mine})
-        engines = list(_by(mine, "engine"))
+        engines = sorted(_by(mine, "engine"), key=lambda one: list(ENGINES).index(str(one[0])))
         for place, (engine, of_engine) in enumerate(engines):
             at = [counts.index(int(n)) for n in numbers(of_engine, "streams")]
             width = 0.8 / len(engines)
@@ -118,7 +118,8 @@ def _on_spark(rows: Rows) -> Figure:
         axes.set_xticks(range(len(counts)), [str(n) for n in counts])
         axes.set(yscale="log", xlabel="streams")
     streams.set(ylabel="rows/s")
-    stores.legend(fontsize=7)
+    stores.set_ylim(top=5 * stores.get_ylim()[1])  # room for the legend
+    stores.legend(fontsize=7, loc="upper left")
     alike = [row for row in rows if row["part"] != STORED]
     for style, (engine, of_engine) in zip(("-", "--"), _by(alike, "engine"), strict=False):
         for marker, (count, of_count) in zip("os^v", _by(of_engine, "streams"), strict=False):

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from penstock.bench.join.data import Tuples
 from penstock.bench.join.structures import Chain, CountingMJoin, MJoin
+from penstock.kernels.bit_table import Arrivals
 from penstock.kernels.columns import INT64_MAX
 from penstock.kernels.jit import Bytes, Flags, Ints
 from penstock.kernels.join_keys import join_keys
@@ -123,7 +124,7 @@ def _follow(join: Join, tuples: Tuples) -> list[Point]:
 
 def biht(streams: int) -> Join:
     table, ranges_us = JoinTable(streams), np.full(streams, INT64_MAX)
-    return lambda b: table.add(b.streams, b.hashes, b.known, b.times_us, ranges_us)
+    return lambda b: table.add(Arrivals(b.streams, b.hashes, b.known, b.times_us), ranges_us)
 
 
 def mjoin(streams: int) -> Join:

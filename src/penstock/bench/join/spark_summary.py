@@ -5,7 +5,7 @@ Results are equal if all engines found the same on the same input: rows carry a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.bench.join.cells import DURABLE, OURS, STORED, STREAMS
@@ -17,9 +17,11 @@ Contest = dict[str, Row]  # by engine, on one input
 
 
 def agree(rows: Sequence[Row]) -> bool:
-    found: dict[Input, set[Value]] = {}
+    """Whether all engines found the same; those that were restarted have read one more file."""
+    found: dict[tuple[Input, bool], set[Value]] = {}
     for row in rows:
-        found.setdefault(_input(row), set()).add(row["digest"])
+        read = _input(row), row["restart_s"] is None
+        found.setdefault(read, set()).add(row["digest"])
     return all(len(digests) == 1 for digests in found.values())
 
 
@@ -29,23 +31,22 @@ def fastest(rows: Sequence[Row]) -> list[Row]:
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
-    """Ratios by number of streams; of two streams that of the worst selectivity."""
+    """Ratios by number of streams; of two streams that of the worst selectivity.
+
+    The worst are those of all inputs, also the small ones that every store gets.
+    """
     contests = {k: c for k, c in _contests(rows).items() if OURS in c and len(c) > 1}
     alike = {_name(n): c for (part, n, _), c in sorted(contests.items()) if part == STREAMS}
     stored = {_name(n): c for (part, n, _), c in sorted(contests.items()) if part == STORED}
-    worst = {
-        _name(n): min(
-            _vs_best(c) for (part, m, _), c in contests.items() if m == n and part != STORED
-        )
-        for n in sorted({n for part, n, _ in contests if part != STORED})
-    }
-    durable = {n: c for n, c in stored.items() if DURABLE in c}
+    swept = _least({k: c for k, c in contests.items() if k[0] != STORED})
+    large = {n: c for n, c in alike.items() if DURABLE in c}
+    durable = {n: c for n, c in (stored | large).items() if DURABLE in c}
     return {
         "spark_rows_per_s": {n: c[OURS]["rows_per_s"] for n, c in alike.items()},
         "native_best": {n: _best(c) for n, c in stored.items()},
         "ratio_vs_native": {n: _vs_best(c) for n, c in alike.items()}
-        | {n: ratio for n, ratio in worst.items() if n == "n2"},
-        "ratio_vs_native_worst": worst,
+        | {n: ratio for n, ratio in swept.items() if n == "n2"},
+        "ratio_vs_native_worst": _least(contests),
         "cpu_ratio_vs_native": {n: _less_cpu(c) for n, c in alike.items()},
         "ratio_vs_native_by_store": {
             n: {store: _ratio(c, store, "rows_per_s") for store in c if store != OURS}
@@ -83,6 +84,15 @@ def _best(contest: Contest) -> str:
 
 def _vs_best(contest: Contest) -> float:
     return _ratio(contest, _best(contest), "rows_per_s")
+
+
+def _least(contests: Mapping[Input, Contest]) -> dict[str, float]:
+    """By number of streams the least ratio."""
+    counts = sorted({streams for _, streams, _ in contests})
+    return {
+        _name(n): min(_vs_best(c) for (_, streams, _), c in contests.items() if streams == n)
+        for n in counts
+    }
 
 
 def _most(contests: Iterable[Contest], figure: str) -> float:

@@ -3,7 +3,7 @@
 Experiment 1 is that of Kim et al., 4.1, as a simulation with the planner's own compositions
 (`threads`). Experiment 2 is on Spark: throughput against a StreamingQuery for each continuous query
 (`on_spark`), how long a new query waits (`live`), queries that come and go (`churn`) and rings that
-have nothing to do (`quiet`); each of these can be run alone.
+have nothing to do (`idle`); each of these can be run alone.
 """
 
 from __future__ import annotations

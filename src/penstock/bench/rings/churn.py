@@ -14,7 +14,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ class Sizes:
     per_s: int = 100
     standing: int = 200
     rate: int = 10_000
-    trigger_ms: int = 1000
+    trigger_ms: int = 3000
     kinds: int = len(KINDS)
 
 
@@ -101,7 +101,8 @@ class _Coming:
 
 
 def churn(spark: SparkSession, sizes: Sizes) -> tuple[list[Row], dict[str, Any], bool]:
-    """Samples, summary, and whether no StreamingQuery was started, stopped or started again."""
+    """Samples, summary, and whether no StreamingQuery was started, stopped or started again, and
+    nothing grew."""
     settings = {"trigger": sizes.trigger_ms}
     with flowing(spark, sizes.rate, settings, sizes.kinds) as (engine, rings):
         texts = [query.text for query in asked(_TEXTS, sizes.kinds)]
@@ -120,19 +121,21 @@ def churn(spark: SparkSession, sizes: Sizes) -> tuple[list[Row], dict[str, Any],
         restarts = len(runs(spark) ^ begun)
         grown = {"jvm_heap_mb": jvm_heap_mb(spark) - heap_mb} | growth(samples, sizes.edge_s)
         states = {query.status.state for query in coming.queries}
-        agrees = restarts == 0 and states == {"running"} and len(rings) == sizes.kinds
+        same_rings = {ring["ring"] for ring in engine.rings()} == set(rings)
+        undisturbed = restarts == 0 and states == {"running"} and same_rings
     summary = {
         "per_s": _mean(samples[1:], "changes_per_s"),
         "seconds": passed,
         "restarts": restarts,
         "memory_growth_mb": sum(grown[name] for name in ("python_mb", "jvm_heap_mb", "workers_mb")),
         "growth": grown,
+        "leaks": leaks(grown),
         "batch_ms": _first_and_last(samples[1:], "batch_ms", sizes.edge_s),
         "register_ms": _percentiles_ms(coming.took["register"]),
         "drop_ms": _percentiles_ms(coming.took["drop"]),
         "states": sorted(states),
     }
-    return samples, summary, agrees
+    return samples, summary, undisturbed and not summary["leaks"]
 
 
 def _sample(engine: Engine, rings: Sequence[str], at_s: float, per_s: float) -> Row:
@@ -180,6 +183,25 @@ _GROWING = (
     "workspace_files",
     "workspace_mb",
 )
+
+
+# What may come and go in ten minutes; what leaks at a hundred changes per second is far above.
+_ALLOWED = {
+    "python_mb": 64.0,
+    "jvm_heap_mb": 64.0,
+    "threads": 16.0,
+    "open_files": 64.0,
+    "sqlite_mb": 8.0,
+}
+
+
+def leaks(grown: Mapping[str, float]) -> list[str]:
+    """What has grown more than it may.
+
+    >>> leaks({"python_mb": 12.0, "threads": 300.0})
+    ['threads']
+    """
+    return [name for name, most in _ALLOWED.items() if grown.get(name, 0.0) > most]
 
 
 def growth(samples: Sequence[Row], edge_s: float) -> dict[str, float]:

@@ -1,82 +1,74 @@
-"""What rings cost that have nothing to do: processor time of the engine, its JVM and all workers.
+"""What rings cost that have nothing to do: a query of each kind, and joins, on files that have been
+read.
 
-Rings of one kind, each of a composition of its own, over files of which no more come and over a
-generator that has ended. The same engine without any ring is measured first and taken off; Spark
-has just started then and takes a little more than later.
-
-`python -m penstock.bench.rings.idle RINGS SECONDS`
+`python -m penstock.bench.rings.idle SECONDS` watches them for that long.
 """
 
 from __future__ import annotations
 
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import dataclass
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
-from penstock.bench.machine import cpu_seconds
+from penstock.bench.contest import first_files, scratch
+from penstock.bench.report import Report, Value
+from penstock.bench.resources import cpu_share
+from penstock.bench.rings.kinds import KINDS, asked
+from penstock.bench.rings.spark_runs import TIMEOUT_S, Taken, stream_of_files
+from penstock.bench.tuples import Tuples, write_tuples
 from penstock.runtime.engine import Engine
+from penstock.runtime.session import start_spark
 
-_COLUMNS = tuple(f"c{n}" for n in range(10))
-_SETTLE_S = 15.0  # until rings have started and found nothing, and what is young is compiled
-
-# of one composition each, by the number that is put in
-_KINDS = {
-    "select": "SELECT {column} FROM {stream} WHERE {column} > 1",
-    "window": "SELECT max({column}) AS m FROM {stream} [RANGE 10 SECONDS] WHERE {column} > 1",
-    "join": "SELECT x.{column} FROM {stream} [RANGE 10 SECONDS] AS x,"
-    " {stream} [RANGE 10 SECONDS] AS y WHERE x.id = y.id AND y.{column} > 1",
-}
+Row = dict[str, Value]
+_JOINS = tuple(
+    f"SELECT a.{column} FROM S [RANGE 1 MINUTE] AS a, S [RANGE 1 MINUTE] AS b WHERE a.key = b.key"
+    for column in ("v", "w")
+)
 
 
-def idle_shares(rings: int, seconds: float) -> Iterator[tuple[str, float]]:
-    """By kind of ring and source, the share of a core that one idle ring takes."""
-    for source in ("files", "generator"):
-        for kind, text in _KINDS.items():
-            yield f"{kind} over {source}", _share_of(text, source, rings, seconds)
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    seconds: float  # how long they are watched
+    settle_s: float  # how long they have had nothing to do by then
 
 
-def _share_of(text: str, source: str, rings: int, seconds: float) -> float:
-    with tempfile.TemporaryDirectory() as scratch, Engine() as engine:
-        for statement in _streams(Path(scratch), source):
-            engine.execute(statement)
-        alone = _burnt(seconds / 2)
+FULL = Sizes(seconds=60.0, settle_s=60.0)
+QUICK = Sizes(seconds=20.0, settle_s=20.0)
+
+
+def idle(spark: SparkSession, sizes: Sizes, settings: dict[str, int] | None = None) -> Row:
+    """The share of a core that all processes take, by ring; that of Spark alone beside it."""
+    alone = cpu_share(sizes.seconds / 2)
+    with scratch() as directory, Engine(spark, directory / "w", settings=settings) as engine:
+        write_tuples(directory / "files", Tuples(1, 1000, 1))
+        engine.execute(stream_of_files(first_files(directory / "files", directory), 1, "parquet"))
         with engine.together():
-            for number in range(rings):
-                column = _COLUMNS[number % len(_COLUMNS)]
-                engine.register(text.format(column=column, stream="S"))
-        engine.await_idle()
-        assert len(engine.rings()) == rings, engine.rings()
-        time.sleep(_SETTLE_S)
-        return (_burnt(seconds) - alone) / rings
+            for text in (*(query.text for query in asked(len(KINDS))), *_JOINS):
+                engine.register(text, sink=Taken(False))
+        engine.await_idle(TIMEOUT_S)
+        time.sleep(sizes.settle_s)
+        rings = len(spark.streams.active)
+        share = cpu_share(sizes.seconds)
+    return {
+        "idle_rings": rings,
+        "seconds": sizes.seconds,
+        "cpu_share": share,
+        "cpu_share_without_rings": alone,
+        "cpu_share_per_ring": share / rings,
+    }
 
 
-def _streams(scratch: Path, source: str) -> Iterator[str]:
-    columns = ", ".join(f"{name} INT" for name in _COLUMNS)
-    if source == "generator":
-        options = "source = 'generator', rows = 1000"
-    else:
-        options = f"source = 'file', path = '{scratch}', format = 'parquet'"
-        ints = {name: pa.array([1, 2, 3], pa.int32()) for name in ("id", *_COLUMNS)}
-        times = pa.array([0, 1, 2], pa.timestamp("us", tz="UTC"))
-        pq.write_table(pa.table({**ints, "ts": times}), scratch / "one.parquet")
-    yield f"CREATE STREAM S (id INT, {columns}, ts TIMESTAMP) WITH ({options}, event_time = 'ts')"
-
-
-def _burnt(seconds: float) -> float:
-    """Cores that this process and all that come from it are busy with."""
-    before, begin = cpu_seconds(), time.perf_counter()
-    time.sleep(seconds)
-    after, passed = cpu_seconds(), time.perf_counter() - begin
-    assert before is not None, "measured on Linux only"
-    assert after is not None
-    return (after - before) / passed
+def main(seconds: float) -> int:
+    spark = start_spark()
+    try:
+        row = idle(spark, Sizes(seconds, seconds))
+    finally:
+        spark.stop()
+    Report("rings: idle", True, [row], {}).show()
+    return 0
 
 
 if __name__ == "__main__":
-    for kind, share in idle_shares(int(sys.argv[1]), float(sys.argv[2])):
-        print(f"{kind:24}{100 * share:8.3f}% of a core per ring", flush=True)
+    sys.exit(main(float(sys.argv[1]) if len(sys.argv) > 1 else QUICK.seconds))

@@ -1,7 +1,8 @@
 """Continuous queries of ten kinds over one stream, for penstock and for Structured Streaming.
 
 Five kinds select, each other columns; five aggregate in windows, by other keys or with other
-functions. Queries of a kind differ in their predicate and their RANGE: they are of one composition.
+functions. Queries of a kind differ in their predicate and their RANGE. penstock needs a ring for
+each kind that aggregates, and one for all that select: they compute nothing.
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
 """Experiment 2: up to a thousand continuous queries of ten kinds on Spark, in rings or one by one.
 
 penstock and Structured Streaming read the same files and their rows are compared, query by query
-(`spark_runs`). Structured Streaming gets as many StreamingQueries as the machine bears. penstock is
-measured on more micro-batches of the same size, too, for it is done with those few in no time, and
-with queries of one kind only: then all of them are in one ring. The files are JSON lines, as events
-often come; with Parquet, where reading costs next to nothing, the most queries are run once more.
+(`spark_runs`). Structured Streaming gets as many StreamingQueries as the machine bears. There are
+few files, of which all rows are kept and compared, and many, in micro-batches of the same size:
+penstock is done with the few in no time. With the most queries Structured Streaming reads these,
+too; it takes ten minutes. penstock also runs queries of one kind only: then all of them
+are in one ring. The files are JSON lines, as events often come; with Parquet, where reading costs
+next to nothing, the most queries are run once more.
 
-`python -m penstock.bench.rings.on_spark N …` runs it for N queries, with the quick sizes.
+`python -m penstock.bench.rings.on_spark N …` runs it for N queries with the quick sizes, after
+`--full` with the full ones, JSON alone.
 """
 
 from __future__ import annotations
@@ -31,13 +34,14 @@ from penstock.runtime.session import start_spark
 
 Row = dict[str, Value]
 OURS = "penstock"
+FEW, ONE_KIND = ", as few tuples", ", one kind"
 _CHECKED = 97  # of many queries every so manieth is counted beside the engine
 _WARM_UP = Tuples(2, 5_000, 20)
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """few: the files that both engines read; many: those that penstock reads alone.
+    """few: the files whose rows are compared; many: those of the ratios.
 
     formats: of these files; all but the first are read with the most native queries only.
     """
@@ -48,7 +52,7 @@ class Sizes:
     queries: Sequence[int]
     native: Sequence[int]
     formats: Sequence[str] = ("json",)
-    store: str = "memory"  # the faster one of Spark's, on the heap
+    store: str = "memory"  # the faster one of Spark's, on the heap; for both
     kinds: int = len(KINDS)
 
     @property
@@ -58,7 +62,7 @@ class Sizes:
 
 FULL = Sizes(
     few=Tuples(8, 100_000, 40),
-    many=Tuples(64, 100_000, 320),
+    many=Tuples(24, 100_000, 120),
     files_per_batch=8,
     queries=(1, 10, 64, 250, 1000),
     native=(1, 8, 64),
@@ -71,6 +75,10 @@ QUICK = replace(
     files_per_batch=4,
     formats=("json",),
 )
+
+
+def native_name(store: str) -> str:
+    return f"native {store}"
 
 
 def contest(spark: SparkSession, sizes: Sizes) -> tuple[list[Row], bool]:
@@ -91,15 +99,17 @@ def _contest(spark: SparkSession, sizes: Sizes, format_: str) -> list[Row]:
             write_tuples(directory / name, tuples)
         _say(f"warm-up, {format_}")
         some = asked(sizes.kinds, sizes.kinds)
-        run_penstock(spark, directory / "warm", some, 1, False)
+        run_penstock(spark, directory / "warm", some, 1, False, sizes.store)
         run_native(spark, directory / "warm", some, 1, False, sizes.store)
         for count in sorted({*sizes.queries, *sizes.native}):
             if count in sizes.native:
                 rows += compared(spark, directory / "few", count, sizes)
             if count in sizes.queries:
-                rows.append(_alone(spark, directory / "many", count, sizes.kinds, sizes))
+                rows.append(_counted(spark, directory / "many", count, sizes.kinds, sizes))
         if sizes.most in sizes.queries:
-            rows.append(_alone(spark, directory / "many", sizes.most, 1, sizes))
+            rows.append(_counted(spark, directory / "many", sizes.most, 1, sizes))
+            most = asked(sizes.most, sizes.kinds)
+            rows.append(_counted_natively(spark, directory / "many", most, sizes))
     return rows
 
 
@@ -108,29 +118,44 @@ def compared(spark: SparkSession, files: Path, count: int, sizes: Sizes) -> list
     queries, batch = asked(count, sizes.kinds), sizes.files_per_batch
     _say(f"{count} queries, native, {sizes.few.format}")
     theirs = run_native(spark, files, queries, batch, True, sizes.store)
-    native = _row(f"native {sizes.store}", count, sizes.few, theirs, jvm_heap_mb(spark))
+    native = _row(f"{native_name(sizes.store)}{FEW}", count, sizes.few, theirs, jvm_heap_mb(spark))
     _say(f"{count} queries, penstock on the same files")
-    ours = run_penstock(spark, files, queries, batch, True)
+    ours = run_penstock(spark, files, queries, batch, True, sizes.store)
     equal = all(
         same_rows(in_order(query.kind, a.tables), in_order(query.kind, b.tables))
         for query, a, b in zip(queries, ours.taken, theirs.taken, strict=True)
     )
-    own = _row(f"{OURS}, as few tuples", count, sizes.few, ours, jvm_heap_mb(spark))
+    own = _row(f"{OURS}{FEW}", count, sizes.few, ours, jvm_heap_mb(spark))
     live = np.percentile(theirs.live_s, (50, 99))
     native |= {"live_p50_s": float(live[0]), "live_p99_s": float(live[1])}
     return [native | {"equal_rows": equal}, own | {"equal_rows": equal}]
 
 
-def _alone(spark: SparkSession, files: Path, count: int, kinds: int, sizes: Sizes) -> Row:
-    """penstock on many files; some queries are counted beside it."""
+def _counted(spark: SparkSession, files: Path, count: int, kinds: int, sizes: Sizes) -> Row:
+    """penstock on many files."""
     queries = asked(count, kinds)
-    name = OURS if kinds == sizes.kinds else f"{OURS}, one kind"
+    name = OURS if kinds == sizes.kinds else f"{OURS}{ONE_KIND}"
     _say(f"{count} queries, {name}, {sizes.many.format}")
-    ours = run_penstock(spark, files, queries, sizes.files_per_batch, False)
+    ours = run_penstock(spark, files, queries, sizes.files_per_batch, False, sizes.store)
     row = _row(name, count, sizes.many, ours, jvm_heap_mb(spark))
-    step = _CHECKED if count > 100 else 7
-    counts = expected_rows(sizes.many, queries[::step])
-    return row | {"equal_rows": counts == [taken.rows for taken in ours.taken[::step]]}
+    return row | {"equal_rows": _are_as_expected(sizes.many, queries, ours)}
+
+
+def _counted_natively(
+    spark: SparkSession, files: Path, queries: Sequence[Asked], sizes: Sizes
+) -> Row:
+    """Structured Streaming on the same many files."""
+    _say(f"{len(queries)} queries, native on as many files, {sizes.many.format}")
+    theirs = run_native(spark, files, queries, sizes.files_per_batch, False, sizes.store)
+    name = native_name(sizes.store)
+    row = _row(name, len(queries), sizes.many, theirs, jvm_heap_mb(spark))
+    return row | {"equal_rows": _are_as_expected(sizes.many, queries, theirs)}
+
+
+def _are_as_expected(tuples: Tuples, queries: Sequence[Asked], run: Outcome) -> bool:
+    """Whether some of the queries got as many rows as counted beside the engine."""
+    step = _CHECKED if len(queries) > 100 else 7
+    return expected_rows(tuples, queries[::step]) == [taken.rows for taken in run.taken[::step]]
 
 
 def expected_rows(tuples: Tuples, queries: Sequence[Asked]) -> list[int]:
@@ -159,7 +184,7 @@ def _windows(ts_us: np.ndarray, key: np.ndarray, range_minutes: int, last_us: in
 
 
 def _row(engine: str, count: int, tuples: Tuples, run: Outcome, heap_mb: float) -> Row:
-    return {
+    found: Row = {
         "queries": count,
         "engine": engine,
         "format": tuples.format,
@@ -177,6 +202,8 @@ def _row(engine: str, count: int, tuples: Tuples, run: Outcome, heap_mb: float) 
         "threads": run.after.threads,
         "results": sum(taken.rows for taken in run.taken),
     }
+    _say(f"{count} queries, {engine}: {tuples.rows / run.seconds:,.0f} tuples/s")
+    return found
 
 
 def summary(rows: Sequence[Row], store: str) -> dict[str, Any]:
@@ -189,12 +216,19 @@ def summary(rows: Sequence[Row], store: str) -> dict[str, Any]:
                 by_count = rates.setdefault(str(row["engine"]), {})
                 by_count[int(row["queries"] or 0)] = float(row["tuples_per_s"] or 0)
         end = f"_{format_}" if found else ""
-        native = rates.get(f"native {store}", {})
-        found[f"native_tuples_per_s{end}"] = {str(n): rate for n, rate in native.items()}
-        for name, what in ((OURS, ""), (f"{OURS}, one kind", "_of_one_kind")):
-            for n, rate in rates.get(name, {}).items():
-                if n in native:
-                    found[f"ratio_vs_native_{n}{what}{end}"] = rate / native[n]
+        native = native_name(store)
+        few = rates.get(f"{native}{FEW}", {})
+        found[f"native_tuples_per_s{end}"] = {str(n): rate for n, rate in few.items()}
+        compared = {
+            "": (OURS, native),
+            "_of_one_kind": (f"{OURS}{ONE_KIND}", native),
+            "_of_few": (f"{OURS}{FEW}", f"{native}{FEW}"),
+        }
+        for what, (own, other) in compared.items():
+            others = rates.get(other, {})
+            for n, rate in rates.get(own, {}).items():
+                if n in others:
+                    found[f"ratio_vs_native_{n}{what}{end}"] = rate / others[n]
     return found
 
 
@@ -202,17 +236,20 @@ def _say(text: str) -> None:
     print(f"rings on Spark: {text}", file=sys.stderr, flush=True)
 
 
-def main(counts: Sequence[int]) -> int:
-    native = [n for n in counts if n <= max(QUICK.native)]
-    sizes = replace(QUICK, queries=counts, native=native)
+def main(arguments: Sequence[str]) -> int:
+    full = "--full" in arguments
+    counts = [int(a) for a in arguments if a != "--full"] or [64]
+    given = replace(FULL, formats=("json",)) if full else QUICK
+    native = [n for n in counts if n <= max(given.native)]
+    sizes = replace(given, queries=counts, native=native)
     spark = start_spark()
     try:
         rows, agrees = contest(spark, sizes)
     finally:
         spark.stop()
-    Report("rings on Spark", True, rows, summary(rows, sizes.store), agrees).show()
+    Report("rings on Spark", not full, rows, summary(rows, sizes.store), agrees).show()
     return 0 if agrees else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main([int(count) for count in sys.argv[1:]] or [64]))
+    sys.exit(main(sys.argv[1:]))

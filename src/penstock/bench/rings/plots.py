@@ -64,10 +64,10 @@ def _churn(rows: Rows) -> Figure:
 
 
 def _queries(rows: Rows) -> Figure:
-    """Tuples per second and memory by number of queries, for every engine."""
+    """Tuples per second and memory by number of queries, for every engine, on JSON."""
     figure, (rates, memory) = empty_figure(2)
     for engine in dict.fromkeys(str(row["engine"]) for row in rows):
-        own = [row for row in rows if row["engine"] == engine]
+        own = [row for row in rows if row["engine"] == engine and row["format"] == "json"]
         if len(own) < 2:
             continue
         rates.plot(numbers(own, "queries"), numbers(own, "tuples_per_s"), "o-", label=engine)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from penstock.bench.report import Value
-from penstock.bench.rings import churn, live, on_spark, quiet
+from penstock.bench.rings import churn, live, on_spark
+from penstock.bench.rings import idle as idling
 from penstock.runtime.session import start_spark
 
 Row = dict[str, Value]
@@ -21,11 +23,11 @@ class Sizes:
     contest: on_spark.Sizes
     live: live.Sizes
     churn: churn.Sizes
-    idle: quiet.Sizes
+    idle: idling.Sizes
 
 
-FULL = Sizes(on_spark.FULL, live.Sizes(), churn.FULL, quiet.FULL)
-QUICK = Sizes(on_spark.QUICK, live.Sizes(steady_s=5.0), churn.QUICK, quiet.QUICK)
+FULL = Sizes(on_spark.FULL, live.Sizes(), churn.FULL, idling.FULL)
+QUICK = Sizes(on_spark.QUICK, live.Sizes(steady_s=5.0), churn.QUICK, idling.QUICK)
 
 
 def measure(quick: bool) -> Findings:
@@ -38,10 +40,13 @@ def measure(quick: bool) -> Findings:
 
 
 def experiment(spark: SparkSession, sizes: Sizes) -> Findings:
-    idle = quiet.idle(spark, sizes.idle)
+    idle = idling.idle(spark, sizes.idle)
+    _say("idle", [idle])
     counts = [n for n in sizes.contest.queries if n > sizes.live.kinds]
     waits = [live.join_running(spark, n, sizes.live) for n in counts]
+    _say("live", [row for row, _ in waits])
     samples, changes, undisturbed = churn.churn(spark, sizes.churn)
+    _say("churn", [changes])
     contest, equal = on_spark.contest(spark, sizes.contest)
     series = {"queries": contest, "live": [row for row, _ in waits], "changes": samples}
     summary = {
@@ -59,6 +64,12 @@ def experiment(spark: SparkSession, sizes: Sizes) -> Findings:
         {"experiment": "2 idle", **idle},
     ]
     return rows, summary, series, equal and summary["nothing_restarted"]
+
+
+def _say(part: str, found: Sequence[Mapping[str, object]]) -> None:
+    """What was found so far: the rest takes a while."""
+    for row in found:
+        print(f"rings on Spark: {part}: {row}", file=sys.stderr, flush=True)
 
 
 def by_queries(contest: Sequence[Row], waits: Sequence[Row]) -> dict[str, dict[str, Any]]:

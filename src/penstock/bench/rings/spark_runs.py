@@ -88,10 +88,11 @@ def run_penstock(
     queries: Sequence[Asked],
     files_per_batch: int,
     keeps: bool,
+    store: str,
 ) -> Outcome:
     """All queries in one engine, which begin together."""
-    taken = [Taken(keeps) for _ in queries]
-    with scratch() as directory, Engine(spark, directory / "workspace") as engine:
+    taken, settings = [Taken(keeps) for _ in queries], {"state_store": store}
+    with scratch() as directory, Engine(spark, directory / "w", settings=settings) as engine:
         inbox = first_files(files, directory)
         engine.execute(stream_of_files(inbox, files_per_batch, format_of(files)))
         begin = time.perf_counter()
