@@ -26,6 +26,7 @@ from penstock.kernels.tuple_store import TupleStore
 
 Tuple = tuple[Any, int, list[int], int]  # key, time, slots, id
 RANGES = st.sampled_from([0, 1, 3, 10, INT64_MAX])
+STRING = pa.string()
 SLOT_SETS = st.lists(st.integers(1, 3), unique=True, min_size=1)  # in any order
 
 
@@ -116,7 +117,8 @@ def test_what_was_loaded_is_found_by_what_comes_and_what_expired_is_not() -> Non
 
 def test_combinations_of_a_tuple_come_together_wherever_pieces_end() -> None:
     pieces = [[[0, 5], [0, 6]], [[1, 5], [1, 6]], [[1, 7], [2, 5]], [[2, 6], [2, 7]]]
-    found = join_bucket._whole_rows((np.array(p) for p in pieces), 0)
+    bucket = JoinBucket([schema(pa.int64())] * 2)
+    found = bucket._whole_rows((np.array(p) for p in pieces), 0, lambda numbers: numbers)
     assert [(rows.tolist(), last) for rows, last in found] == [
         ([[0, 5], [0, 6]], 1),
         ([[1, 5], [1, 6], [1, 7]], 2),
@@ -134,6 +136,34 @@ def test_more_combinations_of_a_tuple_than_there_may_be_are_an_error_that_tells_
     with pytest.raises(TooManyCombinations, match="completes 11 combinations") as caught:
         list(bucket.add(1, batch_of([(5, 10, [1, 2, 3], 0)], pa.int64()), windows))
     assert caught.value.slots == [1]  # of the other, one of them
+
+
+@given(st.data(), st.sampled_from([1, 3, 8]))
+def test_only_combinations_that_somebody_wants_can_be_too_many(
+    data: st.DataObject, most: int
+) -> None:
+    """Slots that share a bit, that reach further for other tuples, or that were dropped."""
+    slots = st.lists(st.sampled_from([1, 2, 3, 65, 66]), unique=True, min_size=1)
+    tuples = st.lists(st.tuples(st.just("k"), st.integers(0, 12), slots), max_size=6)
+    inputs = [[(*t, n) for n, t in enumerate(data.draw(tuples))] for _ in range(3)]
+    live = sorted(data.draw(slots))
+    windows = {s: data.draw(st.lists(RANGES, min_size=3, max_size=3)) for s in live}
+    given_windows = Windows(np.array(live), np.array([windows[s] for s in live]))
+    bucket, found = JoinBucket([schema(STRING)] * 3), list[Combinations]()
+    wanted = expected(inputs, windows)
+    arriving = [sum(ids[2] == n for ids, _ in wanted) for n in range(len(inputs[2]))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(join_bucket, "MOST_OF_ONE", most)
+        for i, mine in enumerate(inputs[:2]):
+            found += [p.combinations for p in bucket.add(i, batch_of(mine, STRING), given_windows)]
+        added = bucket.add(2, batch_of(inputs[2], STRING), given_windows)
+        if max(arriving, default=0) > most:
+            with pytest.raises(TooManyCombinations) as caught:
+                list(added)
+            assert set() < set(caught.value.slots) <= set(live)
+        else:
+            found += [piece.combinations for piece in added]
+            assert found_in(found) == wanted
 
 
 def test_what_one_slot_keeps_costs_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,6 +221,27 @@ def test_a_bucket_that_holds_mostly_dead_tuples_is_wasteful(
     assert not bucket.wasteful
     bucket.expire(np.array([100, 100]))
     assert bucket.wasteful
+
+
+@given(st.data())
+def test_a_store_gives_tuples_in_any_order(data: st.DataObject) -> None:
+    store = TupleStore(pa.schema([("x", pa.int64()), ("s", pa.string())]))
+    rows = list[dict[str, object]]()
+    for size in data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=8)):
+        new = [
+            {"x": n, "s": None if n % 3 else f"s{n}"} for n in range(len(rows), len(rows) + size)
+        ]
+        store.append(
+            pa.RecordBatch.from_pylist(new, pa.schema([("x", pa.int64()), ("s", "string")]))
+        )
+        rows += new
+    first = data.draw(st.integers(0, len(rows)))
+    store.drop_before(first)
+    numbers = data.draw(st.lists(st.integers(first, len(rows) - 1))) if first < len(rows) else []
+    taken = store.take(np.array(numbers, np.int64))
+    assert taken.to_pylist() == [rows[n] for n in numbers]
+    some = store.take(np.array(numbers, np.int64), ["s"])
+    assert some.to_pylist() == [{"s": rows[n]["s"]} for n in numbers]
 
 
 def test_a_store_keeps_few_batches_and_forgets_from_the_front() -> None:

@@ -40,15 +40,20 @@ def schema(key_only: bool) -> pa.Schema:
 
 
 def arrivals(
-    batch: list[tuple[int, Tuple]], key_only: bool, closed_us: int, at_once: int = 2
+    batch: list[tuple[int, Tuple]],
+    key_only: bool,
+    closed_us: int,
+    at_once: int = 2,
+    wanted: dict[int, list[int]] | None = None,
 ) -> list[Arrived]:
+    """wanted: the slots of each tuple, by its id."""
     found = []
     for input_ in sorted({t[0] for _, t in batch}):
         mine = [(id_, key, time) for id_, (i, key, time) in batch if i == input_]
         columns: dict[str, Any] = {
             "__k0": [m[1] for m in mine],
             TIME: [m[2] for m in mine],
-            SLOTS: [[7] for _ in mine],
+            SLOTS: [[7] if wanted is None else wanted[m[0]] for m in mine],
         }
         if not key_only:
             columns["id"] = [m[0] for m in mine]
@@ -81,16 +86,22 @@ class Bucket:
         most_bytes: int = MOST_BYTES,
         commit: bool = True,
         ranges: tuple[int, ...] = RANGES,
+        slots: dict[int, list[int]] | None = None,
     ) -> list[tuple[int, ...]]:
+        """slots: with the ranges of each; results then end with the slot that they are for.
+        None: there is one, with `ranges`."""
         chunks, book = dict(self.chunks), deepcopy(self.book)
         found: list[tuple[int, ...]] = []
-        windows = Windows(np.array([7]), np.array([ranges[: self.streams]]))
+        several = slots is not None
+        slots = {7: list(ranges[: self.streams])} if slots is None else slots
+        reaching = np.array(list(slots.values()), np.int64).reshape(-1, self.streams)
+        windows = Windows(np.array(list(slots), np.int64), reaching)
 
         def pack(combinations: Combinations) -> Iterator[bytes]:
             name = "__k0" if self.key_only else "id"
-            found.extend(
-                zip(*(m.column(name).to_pylist() for m in combinations.members), strict=True)
-            )
+            rows = zip(*(m.column(name).to_pylist() for m in combinations.members), strict=True)
+            for row, wanting in zip(rows, combinations.slots.to_pylist(), strict=True):
+                found.extend([(*row, slot) for slot in wanting] if several else [row])
             yield b"x" * 100 * len(combinations)
 
         schemas = [schema(self.key_only)] * self.streams
@@ -179,6 +190,90 @@ def test_every_result_once(data: st.DataObject, streams: int, key_only: bool, pr
     with patch.object(join_bucket, "_PIECE_BYTES", piece_bytes):
         found = ran(data, bucket, tuples, workers, most_bytes)
     assert Counter(found) == expected(tuples, streams, key_only)
+
+
+@settings(max_examples=150)
+@given(st.data(), st.booleans(), st.booleans())
+def test_queries_come_and_go_and_no_worker_finds_anything_else(
+    data: st.DataObject, key_only: bool, leave: bool
+) -> None:
+    """With any memory, late tuples, longer RANGEs. If all stay and none is late, none is missed."""
+    workers = [
+        WarmTables(data.draw(st.sampled_from([0, 1_500, 10**6])), rng=np.random.default_rng(i))
+        for i in range(2)
+    ]
+    bucket, slots = Bucket(2, key_only), dict[int, list[int]]()
+    known, wanted = list[tuple[int, Tuple]](), dict[int, list[int]]()
+    found = list[tuple[int, ...]]()
+    for step in range(8):
+        if leave and slots and data.draw(st.booleans()):
+            del slots[data.draw(st.sampled_from(sorted(slots)))]
+        elif step == 0 or data.draw(st.booleans()):
+            ranges = st.sampled_from([0, 3, 20, INT64_MAX])
+            slots[1 + step] = [data.draw(ranges), data.draw(ranges)]
+        time = st.integers(0 if leave else 10 * step, 10 * step + 9)
+        tuple_ = st.tuples(st.integers(0, 1), st.integers(0, 1), time)
+        batch = list(enumerate(data.draw(st.lists(tuple_, max_size=5)), len(known)))
+        batch = batch if slots else []
+        some = st.lists(st.sampled_from(sorted(slots) or [0]), unique=True, min_size=1).map(sorted)
+        wanted |= {id_: data.draw(some) for id_, _ in batch}
+        known += batch
+        arrived = arrivals(batch, key_only, 10 * step, wanted=wanted)
+        in_round, most_bytes = data.draw(st.booleans()), data.draw(st.sampled_from([50, 10**6]))
+        results = [
+            bucket.turn(arrived, in_round, worker, most_bytes, worker is last, slots=slots)
+            for last in [data.draw(st.sampled_from(workers))]
+            for worker in (WarmTables(), *(w for w in workers if w is not last), last)
+        ]
+        assert all(sorted(each) == sorted(results[0]) for each in results)
+        found += results[0]
+    for _ in range(len(known) + 1):
+        found += bucket.turn([], True, workers[0], slots=slots)
+    assert not bucket.book.waiting
+    if not leave:
+        pairs = [
+            (*(key if key_only else id_ for id_, (_, key, _) in pair), slot)
+            for pair in product(*([t for t in known if t[1][0] == i] for i in (0, 1)))
+            if len({key for _, (_, key, _) in pair}) == 1
+            for slot in set(wanted[pair[0][0]]) & set(wanted[pair[1][0]])
+            for latest in [max(time for _, (_, _, time) in pair)]
+            if all(latest - pair[i][1][2] <= slots[slot][i] for i in (0, 1))
+        ]
+        assert Counter(found) == Counter(pairs)
+
+
+def test_tables_made_for_tuples_that_waited_know_none_that_others_would_not() -> None:
+    """A longer RANGE has come meanwhile, and what was forgotten before stays so."""
+    warm, bucket = WarmTables(), Bucket(2, key_only=False)
+    first = arrivals([(1, (0, 1, 100)), (2, (0, 1, 600))], False, 0)
+    assert bucket.turn(first, False, warm, ranges=(100, 100)) == []
+    pairs = [(n, (n % 2, 9, 700 + n // 5)) for n in (3, 4, 5, 6)]
+    bucket.turn(arrivals(pairs, False, 700), False, warm, 50, ranges=(100, 100))
+    assert bucket.book.waiting
+    long = (650, 650)
+    bucket.turn(arrivals([(7, (1, 8, 700))], False, 700), False, warm, ranges=long)
+    for _ in range(5):
+        bucket.turn([], True, warm, ranges=long)
+    late = arrivals([(8, (1, 1, 120))], False, 700)
+    for worker in (warm, WarmTables()):
+        assert bucket.turn(late, False, worker, commit=False, ranges=long) == [(2, 8)]
+
+
+@pytest.mark.parametrize("key_only", [False, True])
+def test_tuples_that_only_dropped_queries_wanted_go(key_only: bool) -> None:
+    warm, bucket, ever = WarmTables(), Bucket(2, key_only), [INT64_MAX, INT64_MAX]
+    for n in range(100):  # each query lives for one micro-batch, but for the first
+        wanted = {n: [1000], 1000 + n: [n]}
+        batch = arrivals([(n, (0, n, n)), (1000 + n, (0, n, n))], key_only, n, wanted=wanted)
+        bucket.turn(batch, False, warm, slots={n: ever, 1000: ever})
+    assert 100 <= sum(chunk.rows for chunk in bucket.book.chunks) < 120
+    met = arrivals([(5000, (1, 3, 3))], key_only, 99, wanted={5000: [1000]})
+    found = bucket.turn(met, False, WarmTables(), slots={1000: ever})
+    assert found == [(3, 3, 1000) if key_only else (3, 5000, 1000)]
+    for n in range(200, 300):  # nobody wants what is there, nor what comes
+        batch = arrivals([(n, (0, n, n))], key_only, n, wanted={n: [n - 1]})
+        bucket.turn(batch, False, warm, slots={n: ever})
+    assert sum(chunk.rows for chunk in bucket.book.chunks) < 40
 
 
 @pytest.mark.parametrize("key_only", [False, True])

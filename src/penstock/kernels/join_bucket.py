@@ -6,7 +6,7 @@ slots that want the tuple (SLOTS), and the columns that results need.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.kernels.bit_table import Arrivals, Bounds
-from penstock.kernels.jit import Ints, SmallInts
+from penstock.kernels.jit import Flags, Ints, SmallInts
 from penstock.kernels.join_keys import join_keys, same_keys
 from penstock.kernels.join_slots import ascending_slots, combination_slots, slot_bounds
 from penstock.kernels.join_table import JoinTable
@@ -26,6 +26,7 @@ MOST_OF_ONE = 1 << 23  # combinations that one tuple may complete
 _MOST_BYTES = 2**30  # of these combinations
 _PIECE_BYTES = 2**26  # of combinations that are put together at once
 _MUCH = 1 << 16  # tuples
+_AT_ONCE = 1 << 18  # combinations that are looked at
 _SAMPLE = 1 << 10  # of combinations that are too many
 
 
@@ -51,7 +52,7 @@ class Windows:
 class Combinations:
     """Results: the tuples of each input, row by row, and the slots that they are for."""
 
-    members: list[pa.Table]
+    members: list[pa.RecordBatch]
     slots: pa.ListArray
 
     def __len__(self) -> int:
@@ -103,7 +104,13 @@ class JoinBucket:
         self._stores[input_].append(_in_order(batch))
         arrivals, bounds, exact = self._arrivals(input_, batch, windows)
         found = self._table.add(arrivals, windows.longest_us, bounds)
-        for whole, last in _whole_rows(found, input_):
+
+        def wanted(numbers: Ints) -> Ints:
+            return self._wanted(numbers, exact, windows)
+
+        for whole, last in self._whole_rows(found, input_, wanted):
+            if self._too_large(whole, input_) is not None:
+                whole = wanted(whole)
             if (one := self._too_large(whole, input_)) is not None:
                 some = whole[one][:: 1 + len(whole[one]) // _SAMPLE]
                 slots = self._combinations(some, exact, windows).slots
@@ -118,13 +125,78 @@ class JoinBucket:
 
     def _combinations(self, numbers: Ints, exact: bool, windows: Windows) -> Combinations:
         """Those of the combinations, given by numbers, that somebody wants."""
-        members = [
-            store.take(np.ascontiguousarray(numbers[:, i])) for i, store in enumerate(self._stores)
+        members = self._members(numbers)
+        slots, some = self._slots(members, exact, windows)
+        if some.all():
+            return Combinations(members, slots)
+        kept = pa.array(some)
+        return Combinations([member.filter(kept) for member in members], slots.filter(kept))
+
+    def _wanted(self, numbers: Ints, exact: bool, windows: Windows) -> Ints:
+        """The same by numbers alone: columns of results are not looked at."""
+        found, names = [numbers[:0]], [TIME, SLOTS, *([] if exact else self._keys)]
+        for begin in range(0, len(numbers), _AT_ONCE):
+            piece = numbers[begin : begin + _AT_ONCE]
+            _, some = self._slots(self._members(piece, names), exact, windows)
+            found.append(piece[some])
+        return np.concatenate(found)
+
+    def _members(self, numbers: Ints, names: Sequence[str] | None = None) -> list[pa.RecordBatch]:
+        """The tuples of combinations, by input."""
+        return [
+            store.take(np.ascontiguousarray(numbers[:, i]), names)
+            for i, store in enumerate(self._stores)
         ]
-        return _wanted(members if exact else self._equal(members), windows)
+
+    def _slots(
+        self, members: list[pa.RecordBatch], exact: bool, windows: Windows
+    ) -> tuple[pa.ListArray, Flags]:
+        """Of each combination the slots that want it, and whether there are any."""
+        lists = [member.column(SLOTS) for member in members]
+        slots = combination_slots(lists, _times(members), windows.slots, windows.ranges_us)
+        some = np.diff(slots.offsets.to_numpy()) > 0
+        return slots, some if exact else some & self._equal(members)
+
+    def _whole_rows(
+        self, pieces: Iterator[Ints], input_: int, wanted: Callable[[Ints], Ints]
+    ) -> Iterator[tuple[Ints, int | None]]:
+        """Combinations cut so that all those of an arriving tuple come together.
+
+        With each the number of the tuple whose combinations are not all there yet; None at the end.
+        Where they get too many, those that nobody wants are left out: bounds do not rule out all.
+        """
+        kept, waiting = list[Ints](), list[Ints]()  # kept: it is known that they are wanted
+        row = None  # that these are of
+        for piece in pieces:
+            first, last = int(piece[0, input_]), int(piece[-1, input_])
+            if row is not None and row != first:
+                yield np.concatenate([*kept, *waiting]), first
+                kept, waiting = [], []
+            cut = int(np.searchsorted(piece[:, input_], last))
+            if cut:
+                yield np.concatenate([*kept, *waiting, piece[:cut]]), last
+                kept, waiting = [], []
+            row = last
+            waiting.append(piece[cut:])
+            if self._are_many([*kept, *waiting]):
+                kept.append(wanted(np.concatenate(waiting)))
+                waiting = []
+                if self._are_many(kept):
+                    break  # more than anybody gets to see
+        if row is not None:
+            yield np.concatenate([*kept, *waiting]), None
+
+    def _are_many(self, numbers: Sequence[Ints]) -> bool:
+        """Whether these are more than one tuple may complete."""
+        count = sum(map(len, numbers))
+        if count <= MOST_OF_ONE and count * self._widest > _MOST_BYTES:
+            return sum(int(self._sizes(each).sum()) for each in numbers) > _MOST_BYTES
+        return count > MOST_OF_ONE
 
     def _too_large(self, numbers: Ints, input_: int) -> slice | None:
         """The combinations of an arriving tuple that has more of them than there may be."""
+        if not len(numbers):
+            return None
         arriving = numbers[:, input_]
         first = np.flatnonzero(np.diff(arriving, prepend=arriving[0] - 1))
         counts = np.diff(first, append=len(numbers))
@@ -185,54 +257,53 @@ class JoinBucket:
         keys = join_keys([batch.column(name) for name in self._keys])
         streams = np.full(batch.num_rows, input_, np.uint8)
         known, times_us, bounds = keys.known, batch.column(TIME).to_numpy(), None
-        if windows.slots.size > 1:
+        if not _all_want(batch.column(SLOTS), windows.slots):
             ranges_us = np.ascontiguousarray(windows.ranges_us[:, input_])
             bounds = slot_bounds(batch.column(SLOTS), times_us, windows.slots, ranges_us)
             known = known & (bounds.wanted != 0)  # what nobody wants is not looked at
         return Arrivals(streams, keys.hashes, known, times_us), bounds, keys.exact
 
-    def _equal(self, members: list[pa.Table]) -> list[pa.Table]:
+    def _equal(self, members: list[pa.RecordBatch]) -> Flags:
         """The combinations whose keys are really equal, not only their hashes."""
-        keys = [[_array(m, name) for name in self._keys] for m in members]
-        same = np.logical_and.reduce([same_keys(keys[0], other) for other in keys[1:]])
-        return members if same.all() else [m.filter(pa.array(same)) for m in members]
+        keys = [[member.column(name) for name in self._keys] for member in members]
+        same: Flags = np.logical_and.reduce([same_keys(keys[0], other) for other in keys[1:]])
+        return same
 
 
 class TooManyCombinations(PenstockError):
-    """More than a micro-batch can carry, and nothing that could be put off; for whom, if known."""
+    """More than a micro-batch can carry, and nothing that could be put off; for whom, if known.
 
-    def __init__(self, message: str, slots: Sequence[int] = ()) -> None:
+    fewer: what makes them fewer, beside conditions.
+    """
+
+    def __init__(
+        self, message: str, slots: Sequence[int] = (), fewer: str = "a shorter RANGE"
+    ) -> None:
         super().__init__(message)
-        self.slots = list(slots)
+        self.slots, self.fewer = list(slots), fewer
 
 
 def too_many(count: int, slots: SmallInts) -> TooManyCombinations:
     """slots: of some of the combinations; who wants few of them is not to blame."""
-    wanted, counts = np.unique(slots, return_counts=True)
     message = f"one tuple of a join completes {count:,} combinations or more"
-    return TooManyCombinations(message, wanted[2 * counts > counts.max(initial=0)].tolist())
+    return TooManyCombinations(message, most_frequent(slots))
 
 
-def _whole_rows(pieces: Iterator[Ints], input_: int) -> Iterator[tuple[Ints, int | None]]:
-    """Combinations cut so that all those of an arriving tuple come together.
+def most_frequent(slots: SmallInts) -> list[int]:
+    """Those that are there at least half as often as the one that is most often.
 
-    With each the number of the tuple whose combinations are not all there yet; None at the end.
+    >>> most_frequent(np.array([1, 2, 1, 3, 3, 1]))
+    [1, 3]
     """
-    waiting = list[Ints]()
-    for piece in pieces:
-        first, last = int(piece[0, input_]), int(piece[-1, input_])
-        if waiting and waiting[-1][-1, input_] != first:
-            yield np.concatenate(waiting), first
-            waiting = []
-        cut = int(np.searchsorted(piece[:, input_], last))
-        if cut:
-            yield np.concatenate([*waiting, piece[:cut]]), last
-            waiting = []
-        waiting.append(piece[cut:])
-        if sum(len(w) for w in waiting) > MOST_OF_ONE:
-            break  # more than anybody gets to see
-    if waiting:
-        yield np.concatenate(waiting), None
+    known, counts = np.unique(slots, return_counts=True)
+    found: list[int] = known[2 * counts > counts.max(initial=0)].tolist()
+    return found
+
+
+def _all_want(lists: pa.ListArray, slots: Ints) -> bool:
+    """Whether every tuple is one slot's, and nobody else's."""
+    values = lists.flatten().to_numpy()
+    return slots.size == 1 and values.size == len(lists) and bool((values == slots[0]).all())
 
 
 def _in_order(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -243,23 +314,6 @@ def _in_order(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.set_column(batch.schema.get_field_index(SLOTS), batch.schema.field(SLOTS), ordered)
 
 
-def _wanted(members: list[pa.Table], windows: Windows) -> Combinations:
-    lists = [_array(member, SLOTS) for member in members]
-    slots = combination_slots(lists, _times(members), windows.slots, windows.ranges_us)
-    some = np.diff(slots.offsets.to_numpy()) > 0
-    if some.all():
-        return Combinations(members, slots)
-    kept = pa.array(some)
-    return Combinations([member.filter(kept) for member in members], slots.filter(kept))
-
-
-def _times(members: list[pa.Table]) -> Ints:
+def _times(members: list[pa.RecordBatch]) -> Ints:
     """By combination and input."""
-    return np.stack([_array(member, TIME).to_numpy() for member in members], axis=1)
-
-
-def _array(table: pa.Table, name: str) -> pa.Array:
-    column = table.column(name).combine_chunks()
-    if isinstance(column, pa.ChunkedArray):
-        return pa.array([], column.type) if not column.num_chunks else column.chunk(0)
-    return column
+    return np.stack([member.column(TIME).to_numpy() for member in members], axis=1)

@@ -9,7 +9,16 @@ import pyarrow as pa
 
 from penstock.kernels.bit_table import Bounds
 from penstock.kernels.columns import INT64_MAX, INT64_MIN
-from penstock.kernels.jit import INT_ROWS, INTS, SMALL_INTS, Ints, SmallInts, inner, kernel
+from penstock.kernels.jit import (
+    INT_ROWS,
+    INTS,
+    SMALL_INTS,
+    Flags,
+    Ints,
+    SmallInts,
+    inner,
+    kernel,
+)
 
 _FEW = 16  # slots of a row: a call to sort them costs more than that
 
@@ -39,6 +48,18 @@ def combination_slots(
         offsets, values = _intersected(offsets, values, *_parts(other))
     offsets, values = _within_ranges(offsets, values, times_us, slots, ranges_us)
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
+
+
+def wanted_by(lists: pa.ListArray, slots: Ints) -> Flags:
+    """Which rows any of these slots wants.
+
+    >>> wanted_by(pa.array([[1, 2], [], [3]], pa.list_(pa.int32())), np.array([2, 4]))
+    array([ True, False, False])
+    """
+    offsets, values = _parts(lists)
+    through = np.append(0, np.cumsum(np.isin(values, slots)))
+    some: Flags = through[offsets[1:]] > through[offsets[:-1]]
+    return some
 
 
 def slot_bounds(lists: pa.ListArray, times_us: Ints, slots: Ints, ranges_us: Ints) -> Bounds:

@@ -133,7 +133,7 @@ class KeyBucket:
             del self._tables[gone]
 
     def _combinations(self, batch: pa.RecordBatch, rows: Ints, slots: SmallInts) -> Combinations:
-        keys = pa.table({_KEY: batch.column(_KEY).take(pa.array(rows))})
+        keys = pa.record_batch({_KEY: batch.column(_KEY).take(pa.array(rows))})
         offsets = pa.array(np.arange(rows.size + 1, dtype=np.int32))
         lists = pa.ListArray.from_arrays(offsets, pa.array(slots))
         return Combinations([keys] * self._streams, lists)

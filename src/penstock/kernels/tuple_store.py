@@ -6,6 +6,8 @@ of them however many were appended.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -54,12 +56,35 @@ class TupleStore:
         sizes: Ints = np.concatenate([np.empty(0, np.int64), *held])[numbers - self._first]
         return sizes
 
-    def take(self, numbers: Ints) -> pa.Table:
-        """The tuples of these numbers, in this order."""
-        if not self._batches:
-            return self._schema.empty_table()
-        table = pa.Table.from_batches(self._batches, self._schema)
-        return table.take(pa.array(np.asarray(numbers) - self._first))
+    def take(self, numbers: Ints, names: Sequence[str] | None = None) -> pa.RecordBatch:
+        """The tuples of these numbers, in this order; of all columns or of some.
+
+        Batch by batch: Arrow would put the texts of all batches together first, which takes as long
+        as there are tuples, and fails above 2 GB.
+        """
+        names = self._schema.names if names is None else names
+        if not len(numbers) or not self._batches:
+            return pa.RecordBatch.from_pylist([], self._schema).select(names)
+        places = np.asarray(numbers) - self._first
+        if len(self._batches) == 1:
+            return self._batches[0].select(names).take(pa.array(places))
+        ends = np.cumsum([batch.num_rows for batch in self._batches])
+        of = np.searchsorted(ends, places, side="right").astype(np.uint16)  # sorted by radix
+        order = np.argsort(of, kind="stable")
+        begins = np.searchsorted(of[order], np.arange(len(ends) + 1))
+        taken = [
+            batch.select(names).take(pa.array(places[order[begin:end]] - (last - batch.num_rows)))
+            for batch, last, begin, end in zip(
+                self._batches, ends, begins[:-1], begins[1:], strict=True
+            )
+            if begin < end
+        ]
+        whole = taken[0] if len(taken) == 1 else pa.concat_batches(taken)
+        if (order[:-1] < order[1:]).all():
+            return whole
+        back = np.empty_like(order)
+        back[order] = np.arange(order.size)
+        return whole.take(pa.array(back))
 
 
 def row_sizes(batch: pa.RecordBatch) -> Ints:

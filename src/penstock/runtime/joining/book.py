@@ -134,6 +134,11 @@ class Book:
         """The least time of a chunk's tuples that are not forgotten."""
         return max(self.limits_us[chunk.input], chunk.from_us)
 
+    @property
+    def reaches_back(self) -> bool:
+        """Whether tuples are forgotten that the limits alone would keep."""
+        return any(c.from_us > self.limits_us[c.input] for c in self.chunks)
+
     def take_dead(self) -> list[Chunk]:
         """Strike off the chunks in which no tuple lives; none while tuples wait for others."""
         if self.waiting:

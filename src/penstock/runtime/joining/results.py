@@ -54,7 +54,7 @@ class Results:
         for number, member in enumerate(combinations.members):
             places = chunk_columns(join.inputs[number], self.streams[number])
             for name, place in places.items():
-                found[joined_name(number, name)] = _whole(member.column(place))
+                found[joined_name(number, name)] = member.column(place)
         return found
 
     def _in_windows(
@@ -82,11 +82,6 @@ class Results:
         range_us = np.array(ranges, np.int64).reshape(known.size, -1)[inverse]
         until: Ints = reach_us(times_us, range_us).min(axis=1)
         return until
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
 
 
 def _batch(columns: dict[str, pa.Array]) -> pa.RecordBatch:

@@ -20,7 +20,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.kernels.join_bucket import TIME, Combinations, JoinBucket, Windows
+from penstock.kernels.jit import Ints
+from penstock.kernels.join_bucket import (
+    SLOTS,
+    TIME,
+    Combinations,
+    JoinBucket,
+    Windows,
+    most_frequent,
+)
+from penstock.kernels.join_slots import wanted_by
 from penstock.kernels.key_bucket import KeyBucket, counts_suffice
 from penstock.runtime.joining.book import Book, Chunk
 from penstock.runtime.joining.chunk_codec import from_blob, to_blob
@@ -98,10 +107,12 @@ class Turn:
             yield from self._joined(bucket, windows, pack)
             if not book.waiting:
                 self._bucket = bucket
-                self._stay_or_go(bucket, warm is not None and warm.doomed)
+                # made for tuples that waited, they may have some that others would not know of
+                same = not (behind and book.reaches_back)
+                self._stay_or_go(bucket, warm is not None and warm.doomed, same)
         for dead in book.take_dead():
             self.chunks.remove(dead.number)
-        self._merge()
+        self._merge(windows.slots)
 
     def figures(self) -> BucketFigures:
         """After the turn."""
@@ -168,7 +179,8 @@ class Turn:
                     yield blob
                     size += len(blob)
                     if self.prompt and size > most_bytes:
-                        raise too_many_windows(most_bytes)
+                        slots = piece.combinations.slots.flatten().to_numpy()
+                        raise too_many_windows(most_bytes, most_frequent(slots))
                 if piece.through is None or size <= most_bytes:
                     continue
                 if (at := row + piece.through) < chunk.rows:
@@ -176,10 +188,14 @@ class Turn:
                     return self.book.flush()
             self.book.todo = (chunk.number + 1, 0)
 
-    def _merge(self) -> None:
-        """Make one chunk of many small ones, so that the book stays short."""
+    def _merge(self, slots: Ints) -> None:
+        """Make one chunk of many small ones, so that the book stays short.
+
+        Tuples of queries that were dropped go: no slot ever comes again.
+        """
         while chunks := self.book.mergeable():
             living = _together([self._living(chunk, self._read(chunk)) for chunk in chunks])
+            living = living.filter(pa.array(wanted_by(living.column(SLOTS), slots)))
             blob = to_blob(living)
             merged = self.book.merge(chunks, living.num_rows, len(blob), living.nbytes)
             for chunk in chunks:
@@ -188,12 +204,18 @@ class Turn:
                     self.chunks.remove(chunk.number)
             self.chunks.put(merged.number, blob)
 
-    def _stay_or_go(self, bucket: JoinBucket | KeyBucket, doomed: bool) -> None:
-        """Leave tables for the next turn if there is room; else flush the bucket."""
+    def _stay_or_go(self, bucket: JoinBucket | KeyBucket, doomed: bool, same: bool) -> None:
+        """Leave tables for the next turn if there is room; else flush the bucket.
+
+        same: whether the tables are those that the state would give; others are made again.
+        """
         book = self.book
         if bucket.wasteful:  # made again from the state it is smaller
             return
         if not doomed and (not book.flushed or bucket.nbytes <= self.warm.room):
+            if not same:
+                book.flushed = False
+                return
             token = secrets.token_hex(8)
             if self.warm.put(self.place, token, bucket):
                 book.flushed = False
@@ -239,5 +261,4 @@ def _groups(
 
 
 def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    [whole] = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return whole
+    return pa.concat_batches(batches)

@@ -77,7 +77,7 @@ def rows_at_a_time(rows: pa.RecordBatch) -> int:
 
 def too_many_windows(most_bytes: int, slots: Sequence[int] = ()) -> TooManyCombinations:
     message = f"windows over a join get more than {most_bytes:,} bytes of combinations at once"
-    return TooManyCombinations(message, slots)
+    return TooManyCombinations(message, slots, "a longer SLIDE, a shorter RANGE")
 
 
 def _windows(specs: list[SlotSpec]) -> Ints:

@@ -118,7 +118,7 @@ def _told(error: TooManyCombinations, names: Mapping[int, str]) -> PenstockError
     some = ", ".join(wanted[:_NAMED]) + (", …" if len(wanted) > _NAMED else "")
     return PenstockError(
         f"{error.message}, for {some}: DROP it, then RESUME QUERY of another query in this ring;"
-        " with a shorter RANGE or more conditions it can come again"
+        f" with {error.fewer} or more conditions on single streams it can come again"
     )
 
 
