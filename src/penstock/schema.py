@@ -90,16 +90,26 @@ def arrow_type(type_: str) -> pa.DataType:
     return _ARROW[type_]
 
 
+def has_arrow_type(type_: str) -> bool:
+    """Whether penstock can carry values of a type itself; a user's DataFrame may have others.
+
+    >>> has_arrow_type("array<int>"), has_arrow_type("map<int,int>")
+    (True, False)
+    """
+    try:
+        arrow_type(type_)
+    except KeyError:
+        return False
+    return True
+
+
 def is_flat(type_: str) -> bool:
     """Whether Arrow data of a type is the same whoever made it, Spark or a source.
 
     >>> is_flat("string"), is_flat("array<int>"), is_flat("map<int,int>")
     (True, False, False)
     """
-    try:
-        return not pa.types.is_nested(arrow_type(type_))
-    except KeyError:
-        return False
+    return has_arrow_type(type_) and not pa.types.is_nested(arrow_type(type_))
 
 
 def is_groupable(type_: str) -> bool:
@@ -108,10 +118,7 @@ def is_groupable(type_: str) -> bool:
     >>> is_groupable("string"), is_groupable("array<int>"), is_groupable("map<int,int>")
     (True, False, False)
     """
-    try:
-        return not pa.types.is_list(arrow_type(type_))
-    except KeyError:
-        return False
+    return has_arrow_type(type_) and not pa.types.is_list(arrow_type(type_))
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,3 +205,11 @@ def test_what_spark_refuses_is_refused_at_its_place() -> None:
         composed(text)
     assert caught.value.span is not None
     assert text[caught.value.span.start : caught.value.span.end] == "foo(room)"
+
+
+def test_a_column_that_a_join_cannot_keep_is_refused_by_name() -> None:
+    streams = "FROM Tagged T [NOW], Doors D [NOW]"
+    with pytest.raises(QueryError, match=r"cannot keep T.more, which is of type map<string,int>"):
+        composed(f"SELECT T.more, D.open {streams} WHERE T.id = D.id")
+    assert shipped(composed(f"SELECT D.open {streams} WHERE T.id = D.id")) == [(), ("open",)]
+    assert composed(f"SELECT T.more {streams} WHERE T.id < D.id").inputs  # Spark's own join

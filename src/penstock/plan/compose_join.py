@@ -7,10 +7,10 @@ key that all inputs share, Spark joins by itself, and RANGEs are plan.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from penstock.errors import Span
+from penstock.errors import QueryError, Span
 from penstock.language.ast import And, Column, Expr, Opaque
 from penstock.language.render import render
 from penstock.language.tree import columns_of, rebuild
@@ -34,6 +34,7 @@ from penstock.plan.specs import (
     WindowSpec,
     joined_name,
 )
+from penstock.schema import has_arrow_type
 
 
 def compose_join(query: BoundQuery, type_of: TypeOf, fold: Fold) -> Composed:
@@ -148,11 +149,14 @@ def _input(
     where = _all(condition.pushed[number])
     predicate = analyse(where, deriver.types, deriver.derive, fold)
     keys = tuple(_key_attribute(part.exprs[number], where, deriver) for part in condition.key)
+    shipped = tuple(n for n in deriver.types if joined_name(number, n) in used)
+    if condition.key:
+        _check_types(source, shipped, deriver.types)
     composition = Composition(
         kind="input",
         stream=source.stream.name,
         derived=fixed_attributes(predicate, keys, deriver.types),
-        shipped=tuple(n for n in deriver.types if joined_name(number, n) in used),
+        shipped=shipped,
         outputs=(),
         event_time=source.event_time,
         keys=tuple(k.name for k in keys),
@@ -162,6 +166,16 @@ def _input(
     derived = (*composition.derived, *predicate.derived)  # the plan of a join does not change
     composition = replace(composition, derived=tuple(dict.fromkeys(derived)))
     return composed_of(source.stream, composition, predicate, source.window)
+
+
+def _check_types(source: BoundStream, shipped: Sequence[str], types: Mapping[str, str]) -> None:
+    """Tuples of a join are kept as Arrow."""
+    for name in shipped:
+        if not has_arrow_type(types[name]):
+            raise QueryError(
+                f"a join cannot keep {source.alias}.{name}, which is of type {types[name]}",
+                "make columns of the parts that you need, in the DataFrame that the stream is of",
+            )
 
 
 def _key_attribute(expr: Expr, where: Expr | None, deriver: Deriver) -> Attribute:
