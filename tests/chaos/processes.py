@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,6 +58,28 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait()
     wait_for(lambda: not any(command_of(pid) for pid in family))
+
+
+def kill_at(
+    start: AbstractContextManager[subprocess.Popen[bytes]],
+    folder: Path,
+    query: str,
+    results: int,
+    then_s: float,
+) -> bool:
+    """Kill it a while after it has written so many more files of results, unless it is done."""
+
+    def count() -> int:
+        return len(list((folder / "out").glob(f"{query}/*.parquet")))
+
+    before = count()
+    with start as process:
+        wait_for(lambda: count() >= before + results or process.poll() is not None)
+        time.sleep(then_s)
+        assert process.poll() in (None, 0), told(folder)
+        if killed := process.poll() is None:
+            kill(process)
+        return killed
 
 
 def descendants(pid: int) -> list[int]:

@@ -10,23 +10,19 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
-import time
 from collections import Counter
-from contextlib import AbstractContextManager
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.chaos import generation_runner
-from tests.chaos.processes import PATIENCE_S, kill, running, started, told, wait_for
+from tests.chaos.processes import PATIENCE_S, kill_at, running, started, told
 from tests.golden.golden import expected_answers, golden_rows, write_golden
 from tests.runtime.test_following import ZONES, taxis, twin
 
 _FILES, _TUPLES = 100, 20
-_JOINED_FILES, _TAXI_FILES = 24, 40
+_TAXI_FILES = 40
 
 
 @pytest.mark.slow
@@ -66,71 +62,6 @@ def test_killed_while_rings_change_their_plan(tmp_path: Path) -> None:
     assert counted[-1] < counted[0]  # tuples went by while queries came
 
 
-JOINS = """
-CREATE STREAM A (id BIGINT, v BIGINT, ts TIMESTAMP) WITH (source = 'file', path = 'in/A',
-  format = 'parquet', event_time = 'ts', max_files_per_batch = 5);
-CREATE STREAM B (id BIGINT, v BIGINT, ts TIMESTAMP) WITH (source = 'file', path = 'in/B',
-  format = 'parquet', event_time = 'ts', max_files_per_batch = 7);
-CREATE STREAM C (id BIGINT, v BIGINT, ts TIMESTAMP) WITH (source = 'file', path = 'in/C',
-  format = 'parquet', event_time = 'ts', max_files_per_batch = 6);
-"""
-JOINED = {
-    "pairs": ("A.v AS a, B.v AS b", {"A": 30, "B": 30}),
-    "keys": ("A.id", {"A": 30, "B": 30}),
-    "triples": ("A.v AS a, B.v AS b, C.v AS c", {"A": 9, "B": 4, "C": 20}),
-}
-
-
-@pytest.mark.slow
-def test_killed_joins_have_every_combination_once(tmp_path: Path) -> None:
-    """Scripts with little memory, killed, and run to the end with other parallelism."""
-    rng = random.Random(os.environ.get("PENSTOCK_CHAOS_SEED", "7"))
-    duck = duckdb.connect()
-    for name in "ABC":
-        (tmp_path / "in" / name).mkdir(parents=True)
-        table = _disordered(rng)
-        duck.register(name, table)
-        for number in range(_JOINED_FILES):
-            piece = table.slice(number * _TUPLES, _TUPLES)
-            pq.write_table(piece, tmp_path / "in" / name / f"{number:05d}.parquet")
-    (tmp_path / "joins.cql").write_text(JOINS + "".join(map(_query, JOINED)))
-    command = ["-m", "penstock.cli", "run", "joins.cql", "--once", "-w", "w"]
-    command += ["--set", "join_memory=20 KB", "--set", "memory=1g", "--set", "trigger=10 ms"]
-    _kill_at(running(command, tmp_path), tmp_path, "pairs", 2, rng.uniform(0, 0.5))
-    with running([*command, "--set", "parallelism=3"], tmp_path) as process:
-        assert process.wait(PATIENCE_S) == 0, told(tmp_path)
-    for name, (items, ranges) in JOINED.items():
-        latest = f"greatest({', '.join(f'{stream}.ts' for stream in ranges)})"
-        near = [f"{latest} - {stream}.ts <= INTERVAL {s} SECONDS" for stream, s in ranges.items()]
-        where = " AND ".join([*_equal(ranges), *near])
-        expected = duck.sql(f"SELECT {items} FROM {', '.join(ranges)} WHERE {where}").fetchall()
-        table = pq.read_table(tmp_path / "out" / name)
-        assert len(expected) > 100
-        assert sorted(zip(*table.to_pydict().values(), strict=True)) == sorted(expected), name
-
-
-def _disordered(rng: random.Random) -> pa.Table:
-    rows = [
-        {"id": rng.randrange(60), "v": n, "ts": 1_000_000 * rng.randrange(n // 5 + 1, n // 5 + 20)}
-        for n in range(_JOINED_FILES * _TUPLES)
-    ]
-    return pa.Table.from_pylist(
-        rows, pa.schema([("id", pa.int64()), ("v", pa.int64()), ("ts", pa.timestamp("us", "UTC"))])
-    )
-
-
-def _query(name: str) -> str:
-    items, ranges = JOINED[name]
-    streams = ", ".join(f"{stream} [RANGE {s} SECONDS]" for stream, s in ranges.items())
-    sink = f"INTO (sink = 'parquet', path = 'out/{name}')"
-    where = " AND ".join(_equal(ranges))
-    return f"CREATE QUERY {name} AS SELECT {items} FROM {streams} WHERE {where} {sink};\n"
-
-
-def _equal(ranges: dict[str, int]) -> list[str]:
-    return [f"A.id = {stream}.id" for stream in ranges if stream != "A"]
-
-
 EVENTS = """
 CREATE STREAM Taxis (id STRING, lon DOUBLE, lat DOUBLE, ts TIMESTAMP) WITH (source = 'file',
   path = 'in/Taxis', format = 'parquet', event_time = 'ts', slack = '5 seconds',
@@ -160,7 +91,7 @@ def test_killed_while_objects_are_followed(tmp_path: Path) -> None:
     (tmp_path / "events.cql").write_text(EVENTS)
     command = ["-m", "penstock.cli", "run", "events.cql", "--once", "-w", "w"]
     command += ["--set", "memory=1g", "--set", "trigger=10 ms"]
-    _kill_at(running(command, tmp_path), tmp_path, "events", 2, rng.uniform(0, 0.5))
+    kill_at(running(command, tmp_path), tmp_path, "events", 2, rng.uniform(0, 0.5))
     with running([*command, "--set", "parallelism=3"], tmp_path) as process:
         assert process.wait(PATIENCE_S) == 0, told(tmp_path)
     table = pq.read_table(tmp_path / "out" / "events")
@@ -168,25 +99,4 @@ def test_killed_while_objects_are_followed(tmp_path: Path) -> None:
 
 
 def _start_and_kill(runner: str, folder: Path, query: str, results: int, then_s: float) -> None:
-    _kill_at(started(runner, folder), folder, query, results, then_s)
-
-
-def _kill_at(
-    start: AbstractContextManager[subprocess.Popen[bytes]],
-    folder: Path,
-    query: str,
-    results: int,
-    then_s: float,
-) -> None:
-    """Kill it a while after it has written so many more files of results, unless it is done."""
-
-    def count() -> int:
-        return len(list((folder / "out").glob(f"{query}/*.parquet")))
-
-    before = count()
-    with start as process:
-        wait_for(lambda: count() >= before + results or process.poll() is not None)
-        time.sleep(then_s)
-        assert process.poll() in (None, 0), told(folder)
-        if process.poll() is None:
-            kill(process)
+    kill_at(started(runner, folder), folder, query, results, then_s)

@@ -11,54 +11,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.differential.join_queries import COLUMNS, SCHEMA, SECOND, Case, sorted_rows
 
 from penstock import Engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-COLUMNS = "id INT, name STRING, v BIGINT, ts TIMESTAMP"
-SCHEMA = pa.schema(
-    [
-        ("id", pa.int32()),
-        ("name", pa.string()),
-        ("v", pa.int64()),
-        ("ts", pa.timestamp("us", tz="UTC")),
-    ]
-)
-SECOND = 1_000_000
-
-
-@dataclass(frozen=True)
-class Case:
-    """A join: what is selected, streams with aliases and ranges in seconds, the condition."""
-
-    items: str
-    inputs: tuple[tuple[str, str, int | None], ...]
-    where: str
-
-    @property
-    def text(self) -> str:
-        streams = [
-            f"{stream} {alias}" + ("" if seconds is None else f" [RANGE {seconds} SECONDS]")
-            for stream, alias, seconds in self.inputs
-        ]
-        return f"SELECT {self.items} FROM {', '.join(streams)} WHERE {self.where}"
-
-    @property
-    def expected(self) -> str:
-        latest = f"greatest({', '.join(f'{alias}.ts' for _, alias, _ in self.inputs)})"
-        near = [
-            f"epoch_us({latest}) - epoch_us({alias}.ts) <= {seconds * SECOND}"
-            for _, alias, seconds in self.inputs
-            if seconds is not None
-        ]
-        timed = [f"{alias}.ts IS NOT NULL" for _, alias, _ in self.inputs]
-        streams = ", ".join(f"{stream} {alias}" for stream, alias, _ in self.inputs)
-        return (
-            f"SELECT {self.items} FROM {streams} WHERE {' AND '.join([self.where, *timed, *near])}"
-        )
-
 
 CASES = [
     Case("x.v AS a, y.v AS b", (("A", "x", 10), ("B", "y", 10)), "x.id = y.id"),
@@ -146,10 +104,6 @@ def write(rng: random.Random, table: pa.Table, directory: Path) -> None:
         at += size
         if at >= table.num_rows:
             return
-
-
-def sorted_rows(table: pa.Table) -> list[str]:
-    return sorted(repr(tuple(row.values())) for row in table.to_pylist())
 
 
 SIZES = {"A": 200, "B": 150, "C": 60, "D": 0}

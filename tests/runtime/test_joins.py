@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import random
 import re
+import signal
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.chaos.processes import command_of, descendants
 
 from penstock import Engine
 from penstock.errors import EngineError
@@ -238,3 +243,58 @@ def test_a_query_with_too_many_combinations_can_be_dropped_and_the_others_go_on(
         engine.await_idle(PATIENCE_S)
         pairs = product((2998, 2999), repeat=2)
         assert results(engine, "near") == sorted((x, y, 7) for x, y in pairs)
+
+
+def test_a_joins_tables_are_made_again_when_workers_die(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What a worker had in memory is nowhere else but in the state."""
+    with quick_engine(spark, tmp_path / "w") as engine:
+        a, b = streams(engine, tmp_path)
+        with engine.together():
+            engine.register(f"{PAIRS} WHERE A.id = B.id", name="pairs")
+            keys = "SELECT A.id FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS]"
+            engine.register(f"{keys} WHERE A.id = B.id", name="keys")
+        for turn in range(3):
+            a.push(rows((1, turn, turn)))
+            engine.await_idle(PATIENCE_S)
+            for pid in descendants(os.getpid()):
+                if "pyspark.worker" in command_of(pid):
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            b.push(rows((1, 10 + turn, turn)))
+            engine.await_idle(PATIENCE_S)
+        assert results(engine, "pairs") == [(1, n, 10 + m) for n in range(3) for m in range(3)]
+        assert results(engine, "keys") == [(1,)] * 9
+
+
+def test_a_join_keeps_the_drop_ratio_of_each_input(spark: SparkSession, tmp_path: Path) -> None:
+    """Every pair that is missing has a tuple that was late; late are no more than was said."""
+    rng, ratio, count = random.Random(3), 0.02, 4000
+    with quick_engine(spark, tmp_path / "w", bounded=True) as engine:
+        made: dict[str, list[tuple[int, int, float]]] = {}
+        for name, stream in zip("AB", streams(engine, tmp_path), strict=True):
+            waits = sorted((n / 20 + rng.expovariate(0.5), n) for n in range(count))
+            made[name] = [(rng.randrange(100), n, n / 20) for _, n in waits]
+            for first in range(0, count, count // 20):
+                stream.push(rows(*made[name][first : first + count // 20]))
+        text = PAIRS.replace("SECONDS]", f"SECONDS DRATIO {100 * ratio}%]")
+        with engine.together():
+            engine.register(f"{text} WHERE A.id = B.id", name="pairs")
+            for name in "AB":
+                engine.register(f"SELECT v FROM {name}.late", name=f"late{name}")
+        engine.finish(PATIENCE_S)
+        late = {n: {v for (v,) in results(engine, f"late{n}")} for n in "AB"}
+        found, figures = set(results(engine, "pairs")), engine.metrics()["streams"]
+    pairs = {
+        (id_, v, w)
+        for id_, v, t in made["A"]
+        for key, w, u in made["B"]
+        if id_ == key and abs(t - u) <= 10
+    }
+    assert found <= pairs
+    assert all(v in late["A"] or w in late["B"] for _, v, w in pairs - found)
+    for name in "AB":
+        [ring] = figures[name]["rings"]
+        assert ring["estimator"] == "quantile"
+        assert 0 < ring["ratio"] <= 1.5 * ratio
