@@ -124,6 +124,11 @@ class Dispatcher:
         if key in self.aside and all(self._key(other) != key for other in self.sinks):
             self.aside.discard(key)
 
+    def close(self, slot: int) -> None:
+        """Let a query have no results until it is opened."""
+        with self.guard:
+            self.closed.add(slot)
+
     def open(self, slot: int) -> None:
         """Let a closed query have results again."""
         with self.guard:

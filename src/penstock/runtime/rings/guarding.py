@@ -4,14 +4,16 @@ Under ANSI rules one tuple that cannot be divided stops a Spark query, and with 
 its ring, though it belongs to one of them. A ring that has failed in this way is started again with
 its outputs *guarded*: each is computed inside Spark's own `TryEval`, as a struct, so that NULL in
 place of the struct is an error and NULL inside it is a value. A row then carries the number of the
-output that failed, and only the queries of that row are closed. Unguarded rings pay nothing.
+output that failed, and only the queries of that row are closed. Unguarded rings pay nothing. HAVING
+of windows that come pre-aggregated is one more of these: it looks at rows that are finished.
 
-What fails before the outputs (an attribute of every tuple, an aggregate's argument, HAVING) cannot
-be guarded so: it is the same for all queries of the ring, or part of Spark's state.
+What fails before the outputs (an attribute of every tuple, an aggregate's argument) cannot be
+guarded so: it is the same for all queries of the ring, or part of Spark's state.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -20,10 +22,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.language.render import quote_name
-from penstock.plan.specs import Composition
+from penstock.plan.specs import Composition, Partial
 
 FAILED = "__failed"  # the number of the first output without a value
 _VALUE = "v"
+_PARTIAL, _INTERNAL = re.compile(r"__p\d+"), re.compile(r"`?(__[akh]\d+)`?")
 
 
 def can_be_guarded(composition: Composition) -> bool:
@@ -33,15 +36,48 @@ def can_be_guarded(composition: Composition) -> bool:
     return computed and any(output.sql not in plain for output in composition.outputs)
 
 
-def guarded(rows: DataFrame, fixed: list[Column], outputs: list[Column]) -> DataFrame:
-    """Fixed columns as they are, outputs as `__o0`…, and the number of the one that failed."""
-    names = [f"__t{i}" for i in range(len(outputs))]
-    tried = [_tried(rows.sparkSession, o).alias(n) for o, n in zip(outputs, names, strict=True)]
+def guarded(
+    rows: DataFrame, fixed: list[Column], outputs: list[Column], having: Column | None = None
+) -> DataFrame:
+    """Fixed columns as they are, outputs as `__o0`…, and the number of the one that failed.
+
+    Of all rows, or of those for which `having` holds or fails; it has the number after the outputs.
+    """
+    tests = [] if having is None else [having]
+    names = [f"__t{i}" for i in range(len(outputs) + len(tests))]
+    tried = [
+        _tried(rows.sparkSession, column).alias(name)
+        for name, column in zip(names, [*outputs, *tests], strict=True)
+    ]
     held = rows.select(*fixed, *tried)
-    values = [F.col(f"{name}.{_VALUE}").alias(f"__o{i}") for i, name in enumerate(names)]
-    numbers = [F.expr(f"if({name} IS NULL, {i}, NULL)") for i, name in enumerate(names)]
     kept = held.columns[: len(fixed)]
+    numbers = [F.expr(f"if({name} IS NULL, {i}, NULL)") for i, name in enumerate(names)]
+    if having is not None:
+        held = held.where(f"{names[-1]} IS NULL OR {names[-1]}.{_VALUE}")
+        numbers = [numbers[-1], *numbers[:-1]]  # who fails the test needs no outputs
+    values = [F.col(f"__t{i}.{_VALUE}").alias(f"__o{i}") for i in range(len(outputs))]
     return held.select(*kept, *values, F.coalesce(*numbers).alias(FAILED))
+
+
+def blamed(composition: Composition) -> tuple[str, ...]:
+    """The expressions that may fail, by number, as a user knows them."""
+    having = [] if composition.having is None else [f"HAVING {composition.having}"]
+    texts = [*(output.sql for output in composition.outputs), *having]
+    if not composition.preaggregated:
+        return tuple(texts)
+    partials = {partial.name: partial for partial in composition.partials}
+    known = {f"__k{i}": name for i, name in enumerate(composition.keys)}
+    for aggregate in composition.aggregates:
+        known[aggregate.name] = _call([partials[n] for n in _PARTIAL.findall(aggregate.sql)])
+    return tuple(_INTERNAL.sub(lambda found: known.get(found[1], "…"), text) for text in texts)
+
+
+def _call(partials: list[Partial]) -> str:
+    """An aggregate by what it is made of."""
+    first = partials[0]
+    kinds = {"count_star": "count", "moments": "variance"}
+    name = "avg" if len(partials) > 1 else kinds.get(first.kind, first.kind)
+    return f"{name}({first.argument or '*'})"
 
 
 def _tried(spark: SparkSession, column: Column) -> Column:
@@ -61,7 +97,7 @@ class Blame:
     """
 
     outputs: tuple[str, ...] = ()
-    cause: str | None = None
+    cause: str | None = None  # until one of them is known to be what failed
     known: dict[int, str] = field(default_factory=dict)
 
     def sort_out(self, results: pa.Table) -> tuple[pa.Table, dict[int, str]]:
@@ -77,13 +113,12 @@ class Blame:
         for slots, number in zip(_slots(failing), numbers.drop_null().to_pylist(), strict=True):
             for slot in slots:
                 found.setdefault(slot, self._error(number))
-        self.cause = None
         return rows.filter(pc.is_null(numbers)), found
 
     def _error(self, number: int) -> str:
-        """The first failure of an output is what stopped the ring; later ones are like it."""
+        """The first failure is what stopped the ring; later ones of that output are like it."""
         if self.cause is not None:
-            self.known.setdefault(number, self.cause)
+            self.known[number], self.cause = self.cause, None
         return f"{self.outputs[number]}: {self.known.get(number, 'no value for a tuple')}"
 
 

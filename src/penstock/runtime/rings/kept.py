@@ -1,4 +1,4 @@
-"""Which kept results have reached a query's sink by now, and how many never will; in the catalog.
+"""Which kept results have reached a query's sink by now, and which never will; in the catalog.
 
 The log of a ring holds what could not be delivered, and goes on holding it afterwards. What of it
 is still to be delivered are the rows of a query from one micro-batch of its ring on.
@@ -10,22 +10,24 @@ from collections.abc import Collection, Iterable, Mapping
 
 from penstock.runtime.registry import Registry
 
-_TABLE = """
-CREATE TABLE IF NOT EXISTS kept (
-  slot INTEGER PRIMARY KEY, first INTEGER NOT NULL, cut INTEGER NOT NULL DEFAULT 0)
-"""
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS kept ("
+    "slot INTEGER PRIMARY KEY, first INTEGER NOT NULL, cut INTEGER NOT NULL DEFAULT 0)",
+    "CREATE TABLE IF NOT EXISTS closed (slot INTEGER PRIMARY KEY)",
+)
 
 
 class KeptBook:
     """first: the micro-batch from which on a query's kept rows are still to be delivered.
 
-    cut: rows that went from the log before they were.
+    cut: rows that went from the log before they were. Closed queries have no results at all.
     """
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         with registry.change() as db:
-            db.execute(_TABLE)
+            for table in _TABLES:
+                db.execute(table)
 
     def begin(self, slots: Iterable[int], first: int) -> None:
         """All of before a micro-batch is delivered, or gone."""
@@ -66,9 +68,21 @@ class KeptBook:
                 lost,
             )
 
+    def close(self, slot: int) -> None:
+        with self._registry.change() as db:
+            db.execute("INSERT OR IGNORE INTO closed (slot) VALUES (?)", (slot,))
+
+    def open(self, slot: int) -> None:
+        with self._registry.change() as db:
+            db.execute("DELETE FROM closed WHERE slot = ?", (slot,))
+
+    def is_closed(self, slot: int) -> bool:
+        return bool(self._registry.read("SELECT 1 FROM closed WHERE slot = ?", slot))
+
     def forget(self, slot: int) -> None:
         with self._registry.change() as db:
-            db.execute("DELETE FROM kept WHERE slot = ?", (slot,))
+            for table in ("kept", "closed"):
+                db.execute(f"DELETE FROM {table} WHERE slot = ?", (slot,))
 
     def _row(self, slot: int) -> tuple[int, int]:
         rows = self._registry.read("SELECT first, cut FROM kept WHERE slot = ?", slot)

@@ -131,13 +131,17 @@ class Quarantine:
 
     def take_up(self, ring: Dispatcher, slot: int, key: Hashable) -> None:
         """A query's sink may not have got all it should have: what is kept comes first."""
-        if key is None:  # no sink, or none yet: closed at most
-            self._registry.set_query_state(slot, "running", None)
+        if self.book.is_closed(slot):
+            ring.close(slot)
+        if key is None:  # no sink, or none yet
+            if slot not in ring.closed:
+                self._registry.set_query_state(slot, "running", None)
             return
         self._detain(ring, key, self.book.firsts([slot])[slot])
 
     def close(self, slot: int, error: str) -> None:
         """An expression of a query has no value for one of its tuples."""
+        self.book.close(slot)
         self._registry.set_query_state(slot, "quarantined", error)
 
     def moved(self, ring: Dispatcher, slots: Collection[int]) -> None:
@@ -181,6 +185,7 @@ class Quarantine:
     def resume(self, ring: Dispatcher, slot: int) -> None:
         """Try a query's sink now, whatever the policy says; let a closed query have results."""
         ring.open(slot)
+        self.book.open(slot)
         with self._changed:
             known = self._detained.get(ring.key_of(slot))
             if known is not None:

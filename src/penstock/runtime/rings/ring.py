@@ -24,7 +24,7 @@ from penstock.runtime.derived.progress import take_up
 from penstock.runtime.dispatch import Dispatcher
 from penstock.runtime.rings.checkpoints import clear_leftovers
 from penstock.runtime.rings.failures import first_cause
-from penstock.runtime.rings.guarding import Blame, can_be_guarded
+from penstock.runtime.rings.guarding import Blame, blamed, can_be_guarded
 from penstock.runtime.rings.pacing import Pace
 from penstock.runtime.session import ring_settings, scheduled_in
 from penstock.runtime.unlogged import errors_unlogged
@@ -206,7 +206,7 @@ class Ring:
         if self.guarded or self.feeds is not None or not can_be_guarded(self.composition):
             return False
         self.guarded = True
-        self.dispatcher.blame = Blame(tuple(o.sql for o in self.composition.outputs), failure)
+        self.dispatcher.blame = Blame(blamed(self.composition), failure)
         return True
 
     def progress(self, tuples: int | None) -> dict[str, Any]:
