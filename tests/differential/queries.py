@@ -262,6 +262,8 @@ def windows(rng: random.Random, table: Table, count: int, native: bool) -> list[
     duck = ", ".join(f"{e.duck} AS {n}" for e, n in zip(items, names, strict=True))
     grouping = _grouping(rng, keys)
     having = rng.choice(_HAVING) if rng.random() < 0.4 else None
+    if keys and rng.random() < 0.4:
+        having = _glue("({0}) IS NOT NULL", keys[0]) if having is None else _of_key(having, keys[0])
     derived = rng.random() < 0.25
     where = _where(rng, table, derived)
     found = []
@@ -274,6 +276,53 @@ def windows(rng: random.Random, table: Table, count: int, native: bool) -> list[
         expected += f" HAVING {having.duck}" if having else ""
         found.append(Query(text, expected, 2 + len(keys)))
     return found
+
+
+# aggregates of which queries of one ring select some, by column; sums of `h` would be too large
+_FAMILIES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("x", "k"), ("count", "sum", "avg", "min", "max")),
+    **dict.fromkeys(("m", "b", "r"), ("count", "sum", "min", "max")),
+    **dict.fromkeys(("f", "day", "flag"), ("count", "min", "max")),
+    "h": ("count", "avg", "min", "max"),
+    "s": ("count",),
+}
+# a HAVING whose constants are each query's own
+_OWN_HAVING = (
+    ("count(*) > {{}}", ("1", "2", "3", "9000000000")),
+    ("avg({0}) >= {{}} AND count(*) <> 2", ("0", "-1.5", "2", "1e2")),
+    ("max({0}) < {{}} OR count(*) BETWEEN 2 AND 3", ("0", "5", "-3")),
+    ("NOT ({{}} <= min({0}))", ("0", "1", "-2")),
+)
+
+
+def families(rng: random.Random, table: Table, count: int) -> list[Query]:
+    """Window queries of one ring that select each their own of its aggregates."""
+    keys = rng.sample(_KEYS, rng.randint(0, 2))
+    column = rng.choice(list(_FAMILIES))
+    calls = [f"{function}({column})" for function in _FAMILIES[column]]
+    template, constants = rng.choice(_OWN_HAVING if "avg" in _FAMILIES[column] else _OWN_HAVING[:1])
+    template = template.format(column)
+    found = []
+    for _ in range(count):
+        some = rng.sample((*calls, "count(*)"), rng.randint(1, min(4, 1 + len(calls))))
+        items = [*keys, *map(same, some)]
+        if rng.random() < 0.1:
+            items = keys or items[:1]
+        ours, duck = (
+            ", ".join(f"{text} AS c{i}" for i, text in enumerate(texts))
+            for texts in ([e.ours for e in items], [e.duck for e in items])
+        )
+        range_ms, slide_ms = _window(rng, table.span_s)
+        w, having = condition(rng, table), template.format(rng.choice(constants))
+        text = f"SELECT {ours} FROM S [RANGE {range_ms} MILLISECONDS SLIDE {slide_ms} MILLISECONDS]"
+        text += f" WHERE {w.ours}{_grouping(rng, keys)} HAVING {having}"
+        expected = _windowed(range_ms * 1000, slide_ms * 1000, duck, w.duck, [k.duck for k in keys])
+        found.append(Query(text, f"{expected} HAVING {having}", 2 + len(keys)))
+    return found
+
+
+def _of_key(having: Pair, key: Pair) -> Pair:
+    return _glue("({0}) AND ({1}) IS NOT NULL", having, key)
 
 
 def _grouping(rng: random.Random, keys: list[Pair]) -> str:

@@ -107,7 +107,7 @@ def test_expanded_rows_agree_with_their_twin(data: st.DataObject) -> None:
     ts_us, mask = as_arrays(times)
     found = expand(batch, to_matches(matched, len(slots)), slots, ts_us, closed_us, ["a"], mask)
     expected, late = reference.expand(slots, matched, times, each_closed_us)
-    assert found.batch.schema.names == ["slot", "window_end_us", "a"]
+    assert found.batch.schema.names == ["__slot", "__end_us", "a"]
     assert list(zip(*(c.to_pylist() for c in found.batch.columns), strict=True)) == [
         (slots[position].slot, end, rows[row]["a"]) for row, position, end in expected
     ]
@@ -173,7 +173,7 @@ def read_cells(
     batch: pa.RecordBatch, keys: list[str], partials: list[Partial], types: dict[str, str]
 ) -> dict[Any, list[list[Any]]]:
     """The output's partial values by (slot, window end, group)."""
-    assert batch.schema.names == ["slot", "window_end_us", *keys, *(p.name for p in partials)]
+    assert batch.schema.names == ["__slot", "__end_us", *keys, *(p.name for p in partials)]
     groups = [from_arrow(batch.column(k), types[k]) for k in keys]
     columns = []
     for partial in partials:
@@ -185,7 +185,7 @@ def read_cells(
     cells: dict[Any, list[list[Any]]] = {}
     for i in range(batch.num_rows):
         group = reference.group_key([g[i] for g in groups])
-        cell = (batch.column("slot")[i].as_py(), batch.column("window_end_us")[i].as_py(), group)
+        cell = (batch.column("__slot")[i].as_py(), batch.column("__end_us")[i].as_py(), group)
         cells.setdefault(cell, []).append([c[i] for c in columns])
     return cells
 
@@ -238,7 +238,7 @@ def aggregate_one(values: list[Any], kind: Any, type_: str, slide: int = 10) -> 
     found = preaggregate(
         batch, matches, slots, ts_us, [], [Partial(kind, "x", "p")], {"x": type_}, 10 * slide - 1
     ).batch
-    first = np.array(found.column("window_end_us")) == 10 * slide
+    first = np.array(found.column("__end_us")) == 10 * slide
     return found.column("p").filter(pa.array(first))
 
 
@@ -281,9 +281,9 @@ def test_a_time_at_a_border_opens_the_next_window() -> None:
         {"x": "bigint"},
         -(10**6),
     ).batch
-    assert found.select(["window_end_us", "s"]).to_pylist() == [
-        {"window_end_us": 0, "s": 1},
-        {"window_end_us": 10, "s": 5},
+    assert found.select(["__end_us", "s"]).to_pylist() == [
+        {"__end_us": 0, "s": 1},
+        {"__end_us": 10, "s": 5},
     ]  # fmt: skip
 
 
@@ -311,7 +311,7 @@ def place(
         found = preaggregate(batch, matches, slots, ts_us, ["k"], [], types, closed)
     else:
         found = expand(batch, matches, slots, ts_us, closed, ["k"])
-    return found.batch.column("window_end_us").to_pylist(), late_pairs(found)
+    return found.batch.column("__end_us").to_pylist(), late_pairs(found)
 
 
 @BOTH_WAYS
@@ -346,7 +346,7 @@ def test_thousands_of_groups_outgrow_the_first_hash_table() -> None:
         batch, to_matches([[0, 1, 2]] * (2 * count), 3), slots, np.zeros(2 * count, np.int64),
         ["k"], [Partial("count_star", None, "n")], {"k": "bigint"}, 0,
     ).batch  # fmt: skip
-    rows = {(r["slot"], r["k"]): r["n"] for r in found.to_pylist()}
+    rows = {(r["__slot"], r["k"]): r["n"] for r in found.to_pylist()}
     assert found.num_rows == len(rows) == 3 * count
     assert set(rows.values()) == {2}
 

@@ -187,7 +187,7 @@ def test_explain_says_what_a_ring_computes_and_with_whom_it_is_shared() -> None:
     [query] = bound(text)
     composition = compose(query, lambda sql, _: sql, lambda _: None).composition
     assert ring_lines(query, composition, None) == [
-        "computes  room, max(temp) of Sensors by room",
+        "computes  any of count(*); count, sum, avg, min, max of temp from Sensors by room",
         "ring      a new one: no running query has this composition",
     ]
     six = Sharing("window-1", 6, {}, ("a", "b", "c", "d"), runs=True)
@@ -201,6 +201,27 @@ def test_explain_says_what_a_ring_computes_and_with_whom_it_is_shared() -> None:
     assert ring_lines(query, composition, replace(six, queries=1, others=("a",), runs=False))[
         2:
     ] == ["shared    with a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "SELECT count(room), sum(id), max(temp) FROM Sensors [NOW] HAVING count(*) > 3",
+            "any of count(*); count, sum, avg, min, max of id, temp; count of room from Sensors;"
+            " HAVING with constants of its own",
+        ),
+        ("SELECT room FROM Sensors [NOW] GROUP BY room", "any of count(*) from Sensors by room"),
+        (
+            "SELECT max(temp) - 1 AS m FROM Sensors [NOW] HAVING max(temp) > max(id) + 1",
+            "(max(temp) - 1) of Sensors; HAVING with the same constants",
+        ),
+    ],
+)
+def test_explain_says_which_aggregates_queries_may_select(text: str, said: str) -> None:
+    [query] = bound(text)
+    composition = compose(query, lambda sql, _: sql, lambda _: None).composition
+    assert ring_lines(query, composition, None)[0] == f"computes  {said}"
 
 
 def test_explain_says_that_columns_as_they_come_are_shared_whichever_they_are() -> None:

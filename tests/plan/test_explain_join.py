@@ -105,7 +105,7 @@ costs     per tuple 2.25 steps with bit vectors, 3.12 without, at selectivity 0.
 window    RANGE 5 minutes SLIDE 1 minute: Spark aggregates the combinations of each window
 outputs   id int
 having    count(*) > 1
-computes  W.word, count(*) of Sensors, Words by W.word
+computes  W.word, count(*) of Sensors, Words by W.word; HAVING with the same constants
 ring      a new one: no running query has this composition"""
 
 

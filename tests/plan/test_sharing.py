@@ -92,6 +92,10 @@ SAME = {
         "SELECT max(temp) AS m FROM Sensors [NOW] HAVING 3 < count(*)",
         "SELECT max(temp) AS m FROM Sensors [NOW] HAVING count(*) > 3",
     ),
+    "reordered HAVING": (
+        "SELECT max(temp) AS m FROM Sensors [NOW] HAVING count(*) > 3 AND avg(temp) < 5",
+        "SELECT max(temp) AS m FROM Sensors [NOW] HAVING avg(temp) < 5 AND count(*) > 3",
+    ),
     "reordered FROM": (
         f"SELECT room, open {JOIN}",
         "SELECT room, open FROM Doors D [NOW], Sensors S [NOW] WHERE S.id = D.id",
@@ -165,6 +169,29 @@ OWN = {
         "SELECT room, count(DISTINCT id) AS n FROM Sensors [NOW] GROUP BY room",
         "SELECT count(DISTINCT id) AS n, room FROM Sensors [NOW] GROUP BY room",
     ),
+    "which of the usual aggregates": (
+        "SELECT room, max(temp) AS m FROM Sensors [NOW] GROUP BY room",
+        "SELECT room, avg(temp) AS a, count(*) AS n FROM Sensors [NOW] GROUP BY room",
+        "SELECT sum(temp) AS s, count(temp) AS n FROM Sensors [NOW] GROUP BY room",
+        "SELECT mean(temp) AS a, min(temp) AS low, room FROM Sensors [NOW] GROUP BY room",
+    ),
+    "groups alone, or counted": (
+        "SELECT room FROM Sensors [NOW] GROUP BY room",
+        "SELECT room, count(1) AS n FROM Sensors [NOW] GROUP BY room",
+    ),
+    "constants of HAVING": (
+        "SELECT room, max(temp) AS m FROM Sensors [NOW] GROUP BY room HAVING avg(temp) > 3",
+        "SELECT room, sum(temp) AS s FROM Sensors [NOW] GROUP BY room HAVING avg(temp) > 4.5",
+        "SELECT room, max(temp) AS m FROM Sensors [NOW] GROUP BY room HAVING 1e3 < avg(temp)",
+    ),
+    "bounds of HAVING": (
+        "SELECT room FROM Sensors [NOW] GROUP BY room HAVING count(*) BETWEEN 3 AND 5",
+        "SELECT room FROM Sensors [NOW] GROUP BY room HAVING count(*) BETWEEN 4 AND 9000000000",
+    ),
+    "constants of HAVING with other aggregates": (
+        "SELECT max(temp) - min(temp) AS d FROM Sensors [NOW] HAVING count(*) > 3",
+        "SELECT max(temp) - min(temp) AS d FROM Sensors [NOW] HAVING count(*) > 4",
+    ),
     "the order of a join's results": (
         f"SELECT room, open {JOIN}",
         "SELECT open, room FROM Doors D [RANGE 1 MINUTE], Sensors S WHERE S.id = D.id AND temp > 3",
@@ -191,6 +218,26 @@ APART = {
     "conditions on combinations that may fail": (
         f"SELECT room {JOIN} AND 1 / temp > at AND ts < at",
         f"SELECT room {JOIN} AND ts < at AND 1 / temp > at",
+    ),
+    "aggregates of other columns": (
+        "SELECT max(temp) AS m FROM Sensors [NOW]",
+        "SELECT max(id) AS m FROM Sensors [NOW]",
+    ),
+    "constants of HAVING that are of other types": (
+        "SELECT room FROM Sensors [NOW] GROUP BY room HAVING count(*) > 3",
+        "SELECT room FROM Sensors [NOW] GROUP BY room HAVING count(*) > 3.5",
+    ),
+    "constants of HAVING that no aggregate can be": (
+        "SELECT room FROM Sensors [NOW] GROUP BY room HAVING count(*) > 9223372036854775807",
+        "SELECT room FROM Sensors [NOW] GROUP BY room HAVING count(*) > 9223372036854775808",
+    ),
+    "constants of HAVING beside keys": (
+        "SELECT room FROM Sensors [NOW] GROUP BY room HAVING room > 'a'",
+        "SELECT room FROM Sensors [NOW] GROUP BY room HAVING room > 'b'",
+    ),
+    "conditions of HAVING that may fail": (
+        "SELECT count(*) AS n FROM Sensors [NOW] HAVING count(*) > 3 AND max(room) > 5",
+        "SELECT count(*) AS n FROM Sensors [NOW] HAVING max(room) > 5 AND count(*) > 3",
     ),
     "draws": (
         "SELECT rand() AS a FROM Sensors",

@@ -195,6 +195,18 @@ def test_a_result_of_a_window_without_a_value_closes_its_query_only(engine: Engi
     assert "Division by zero" in str(hurt.status.error)
 
 
+def test_outputs_with_a_part_in_common_are_guarded_each_by_itself(engine: Engine) -> None:
+    readings = ScriptedStream(engine, "Readings", SCHEMA, event_time="ts")
+    text = "SELECT id, 10 / v AS a, 10 / v + 1 AS b FROM Readings"
+    with engine.together():
+        careful = engine.register(f"{text} WHERE v <> 0", name="careful")
+        hurt = engine.register(text, name="hurt")
+    _push(readings, (1, 5), (2, 0))
+    engine.await_idle()
+    assert careful.results().column("b").to_pylist() == [3.0]
+    assert (careful.status.state, hurt.status.state) == ("running", "quarantined")
+
+
 def test_a_condition_without_a_value_stops_the_ring_of_those_who_have_it(engine: Engine) -> None:
     readings = ScriptedStream(engine, "Readings", SCHEMA, event_time="ts")
     with engine.together():

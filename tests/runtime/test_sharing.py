@@ -37,7 +37,8 @@ def _streams(engine: Engine, directory: Path) -> list[ScriptedStream]:
 
 
 def _rows(engine: Engine, name: str) -> list[tuple[object, ...]]:
-    return sorted(tuple(row.values()) for row in engine.query(name).results().to_pylist())
+    rows = [tuple(row.values()) for row in engine.query(name).results().to_pylist()]
+    return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
 
 
 def _names(engine: Engine, name: str) -> list[str]:
@@ -85,3 +86,121 @@ def test_each_query_sees_its_own_columns_of_a_shared_ring(
         engine.await_idle()
         assert _rows(engine, "turned") == [(2.0, 1), (3.0, 3), (4.0, 2)]
         assert _rows(engine, "twice") == [(1, 2.0, 1), (3, 3.0, 3)]
+
+
+AGGREGATES = {
+    "most": "SELECT id, max(v) AS m FROM Readings [RANGE 10 SECONDS] GROUP BY id",
+    "mean": "SELECT avg(v) AS a, id, count(*) AS n FROM Readings [RANGE 20 SECONDS] GROUP BY id",
+    "groups": "SELECT id AS i FROM Readings [RANGE 10 SECONDS] GROUP BY id",
+}
+TESTED = {
+    "two": "SELECT id, sum(v) AS s FROM Readings [RANGE 10 SECONDS] GROUP BY id HAVING max(v) > 2",
+    "four": "SELECT id, min(v) AS s FROM Readings [RANGE 10 SECONDS] GROUP BY id HAVING max(v) > 4",
+}
+
+
+def test_queries_with_other_aggregates_and_other_constants_share_a_ring(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def readings_of(first: int) -> list[dict[str, object]]:
+        values = [(1, 1.0), (1, 3.0), (2, 5.0), (3, None)]
+        return [{"id": id_, "v": v, "ts": first + n} for n, (id_, v) in enumerate(values)]
+
+    with quick_engine(spark, tmp_path / "w") as engine:
+        readings, _ = _streams(engine, tmp_path)
+        with engine.together():
+            for name, text in (AGGREGATES | TESTED).items():
+                engine.register(text, name=name)
+        readings.push(readings_of(0))
+        engine.await_idle()
+        late = "SELECT id, min(v) AS low, sum(v) AS s FROM Readings [RANGE 10 SECONDS] GROUP BY id"
+        engine.register(late, name="late")
+        readings.push(readings_of(10))
+        engine.await_idle()
+        # what only counts groups has no column to aggregate: a ring of its own
+        assert sorted(ring["queries"] for ring in engine.rings()) == [1, 2, 3]
+    with quick_engine(spark, tmp_path / "w") as engine:  # the same slots after a restart
+        readings, _ = _streams(engine, tmp_path)
+        readings.push([{"id": 9, "v": 0.0, "ts": 100}])
+        engine.await_idle()
+        found = {
+            name: [row[2:] for row in _rows(engine, name)]
+            for name in (*AGGREGATES, *TESTED, "late")
+        }
+    assert found["most"] == [(1, 3.0), (2, 5.0), (3, None)] * 2
+    assert found["mean"] == [(None, 3, 2), (2.0, 1, 4), (5.0, 2, 2)]
+    assert found["groups"] == [(1,), (2,), (3,)] * 2
+    assert found["two"] == [(1, 4.0), (2, 5.0)] * 2
+    assert found["four"] == [(2, 5.0)] * 2
+    assert found["late"] == [(1, 1.0, 4.0), (2, 5.0, 5.0), (3, None, None)]
+
+
+def test_having_may_speak_of_keys(spark: SparkSession, tmp_path: Path) -> None:
+    texts = {
+        "keys": "SELECT id FROM Readings [RANGE 10 SECONDS] GROUP BY id HAVING id > 1",
+        "both": "SELECT id, max(v) AS m FROM Readings [RANGE 10 SECONDS] GROUP BY id"
+        " HAVING max(v) > 1 AND id IS NOT NULL",
+        "by Spark": "SELECT id, count(DISTINCT v) AS n FROM Readings [RANGE 10 SECONDS]"
+        " GROUP BY id HAVING id = 1",
+        "joined": "SELECT r.id, count(*) AS n FROM Readings r [RANGE 10 SECONDS],"
+        " Others o [RANGE 10 SECONDS] WHERE r.id = o.id GROUP BY r.id HAVING r.id = 2",
+    }
+    with quick_engine(spark, tmp_path / "w") as engine:
+        streams = _streams(engine, tmp_path)
+        with engine.together():
+            for name, text in texts.items():
+                engine.register(text, name=name)
+        rows = [{"id": id_, "v": 1.0 * n, "ts": n} for n, id_ in enumerate((1, 2, None, 2))]
+        for stream in streams:
+            stream.push([*rows, {"id": 0, "v": 0.0, "ts": 100}])
+            stream.push([{"id": 0, "v": 0.0, "ts": 200}])
+        engine.await_idle()
+        found = {name: [row[2:] for row in _rows(engine, name)] for name in texts}
+    assert found == {"keys": [(2,)], "both": [(2, 3.0)], "by Spark": [(1, 1)], "joined": [(2, 4)]}
+
+
+def test_a_sum_that_is_too_large_is_only_that_of_who_asked_for_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    columns, having = "big BIGINT, ts TIMESTAMP", "HAVING sum(big) > 1"
+    with quick_engine(spark, tmp_path / "w") as engine:
+        stream = ScriptedStream(engine, "Big", columns, event_time="ts", directory=tmp_path / "in")
+        with engine.together():
+            for name in ("sum", "avg", "max"):
+                engine.register(f"SELECT {name}(big) AS x FROM Big [RANGE 10 SECONDS]", name=name)
+            text = "SELECT max(big) AS x FROM Big [RANGE 10 SECONDS]"
+            engine.register(f"{text} {having}", name="tested")
+            engine.register(f"{text} WHERE big < 10 {having}", name="careful")
+        assert len(engine.rings()) == 2
+        stream.push([{"big": 2**62, "ts": n} for n in (1, 2, 3)])
+        engine.await_idle()
+        stream.push([{"big": 7, "ts": 15}])
+        engine.await_idle()
+        stream.push([{"big": 0, "ts": 100}])
+        engine.await_idle()
+        assert [row[2:] for row in _rows(engine, "avg")] == [(float(2**62),), (7.0,)]
+        assert [row[2:] for row in _rows(engine, "max")] == [(2**62,), (7,)]
+        assert [row[2:] for row in _rows(engine, "careful")] == [(7,)]
+        assert [row[2:] for row in _rows(engine, "tested")] == []
+        _check_states(engine)
+        stream.push([{"big": 1, "ts": 200}, {"big": 2, "ts": 300}])
+        engine.await_idle()
+    with quick_engine(spark, tmp_path / "w") as engine:  # who is closed stays so
+        stream = ScriptedStream(engine, "Big", columns, event_time="ts", directory=tmp_path / "in")
+        stream.push([{"big": 2**62, "ts": n} for n in (401, 402, 403, 500)])
+        engine.await_idle()
+        _check_states(engine)
+        assert _rows(engine, "sum") == []
+        engine.query("sum").resume()
+        stream.push([{"big": 5, "ts": 600}, {"big": 5, "ts": 700}])
+        engine.await_idle()
+        assert (2**62,) in [row[2:] for row in _rows(engine, "sum")]
+
+
+def _check_states(engine: Engine) -> None:
+    states = {name: engine.query(name).status.state for name in ("sum", "avg", "max")}
+    assert states == {"sum": "quarantined", "avg": "running", "max": "running"}
+    states = {name: engine.query(name).status.state for name in ("tested", "careful")}
+    assert states == {"tested": "quarantined", "careful": "running"}
+    assert "sum(big)" in str(engine.query("sum").status.error)
+    assert "HAVING" in str(engine.query("tested").status.error)

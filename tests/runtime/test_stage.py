@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -36,6 +37,15 @@ from penstock.schema import Schema
 
 STREAM = Stream("S", Schema.of("id INT, ts TIMESTAMP"), "file", "ts")
 EVER = (Term(()),)
+EPOCH = {
+    "punctuation_us": NEVER_US,
+    "clock_us": UNKNOWN_US,
+    "newest": 0,
+    "order": (),
+    "prefix": None,
+    "sources": None,
+    "trust_us": 10**12,
+}
 SLOTS = (SlotSpec(7, EVER, WindowSpec(50, 10)), SlotSpec(9, EVER, WindowSpec(10, 10)))
 
 
@@ -69,15 +79,7 @@ def in_batches(times_us: Sequence[int], *cuts: int) -> Iterator[pa.RecordBatch]:
 def run(times_us: Sequence[int], closed_us: int, preaggregated: bool) -> TaskReport:
     """What a task reports that reads three batches, and two when it reads again."""
     report = TaskReport()
-    epoch = {
-        "punctuation_us": closed_us,
-        "clock_us": UNKNOWN_US,
-        "newest": 0,
-        "order": (),
-        "prefix": None,
-        "sources": None,
-        "trust_us": 10**12,
-    }
+    epoch = EPOCH | {"punctuation_us": closed_us}
     made = stage(SLOTS, preaggregated)
     list(made.run(in_batches(times_us, 2, 3), epoch, report, lambda _: in_batches(times_us, 4)))
     return report
@@ -104,6 +106,25 @@ def test_late_tuples_are_counted_and_kept_whatever_the_batches_are(preaggregated
     ends = [(micros(r["_first_missed"]), micros(r["_last_missed"])) for r in kept]
     assert ends == [(110, 120), (110, 110), (70, 110), (70, 70), (110, 120), (110, 110)]
     assert {micros(r["_punctuation"]) for r in kept} == {120}
+
+
+@pytest.mark.parametrize("preaggregated", [False, True])
+def test_columns_may_have_the_names_that_window_rows_have(preaggregated: bool) -> None:
+    stream = Stream("S", Schema.of("slot INT, end_us INT, ts TIMESTAMP"), "file", "ts")
+    columns = ("slot", "end_us")
+    composition = replace(
+        stage((), preaggregated).composition,
+        shipped=() if preaggregated else columns,
+        keys=columns,
+        key_types=("int", "int"),
+    )
+    made = Stage.of(composition, stream)
+    made.change(1, SLOTS[1:])
+    batch = pa.RecordBatch.from_pylist([{"slot": 3, "end_us": 4, "ts": 5}], stream.schema.arrow())
+    [rows] = made.run(iter([batch]), EPOCH, TaskReport())
+    [row] = rows.to_pylist()
+    names = ("__k0", "__k1") if preaggregated else columns
+    assert (row["__slot"], *(row[name] for name in names)) == (9, 3, 4)
 
 
 @pytest.mark.parametrize("preaggregated", [False, True])

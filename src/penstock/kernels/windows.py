@@ -75,7 +75,7 @@ def preaggregate(
     closed_us: int | Ints,
     mask: Flags | None = None,
 ) -> WindowRows:
-    """One row per (slot, group, window end): slot, window_end_us, the keys, the partials.
+    """One row per (slot, group, window end): __slot, __end_us, the keys, the partials.
 
     Rows whose `mask` is False have no event time and take no part. Where an integer sum might
     overflow, each tuple gets rows of its own, which whoever merges the partials adds up.
@@ -107,7 +107,7 @@ def preaggregate(
     arrays = [_slot_numbers(slots)[out_slots], ks[firsts] * windows.slides[out_slots]]
     arrays += [batch.column(name).take(representatives) for name in keys]
     arrays += [fold_partial(batch, p, types, into_panes, into_windows) for p in partials]
-    names = ["slot", "window_end_us", *keys, *(p.name for p in partials)]
+    names = ["__slot", "__end_us", *keys, *(p.name for p in partials)]
     out = pa.RecordBatch.from_arrays([pa.array(a) for a in arrays], names)
     late_positions = np.repeat(np.arange(len(slots)), np.diff(late_offsets))
     return WindowRows(out, _late_pairs(late_rows, late_positions, ts_us, closings, windows))
@@ -122,7 +122,7 @@ def expand(
     columns: Sequence[str],
     mask: Flags | None = None,
 ) -> WindowRows:
-    """One row per (row, slot, window end), in row order: slot, window_end_us, the columns."""
+    """One row per (row, slot, window end), in row order: __slot, __end_us, the columns."""
     windows, closings = _lay_out(slots), _closings(closed_us)
     rows, positions, ks, late_rows, late_positions = _expand_rows(
         matches.offsets, matches.slots, ts_us, closings, _present(batch, mask), *_arrays(windows)
@@ -130,7 +130,7 @@ def expand(
     taken = pa.array(rows)
     arrays = [pa.array(_slot_numbers(slots)[positions]), pa.array(ks * windows.slides[positions])]
     arrays += [batch.column(name).take(taken) for name in columns]
-    out = pa.RecordBatch.from_arrays(arrays, ["slot", "window_end_us", *columns])
+    out = pa.RecordBatch.from_arrays(arrays, ["__slot", "__end_us", *columns])
     return WindowRows(out, _late_pairs(late_rows, late_positions, ts_us, closings, windows))
 
 

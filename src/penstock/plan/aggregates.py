@@ -2,7 +2,8 @@
 
 A merge names the partials that the Arrow stage keeps per (query, group, window) and the Spark SQL
 that makes the result of them. Integer sums are merged as decimals: partial sums fit 64 bits, their
-total need not, and an overflow must be an error as in Spark, not a wrong number.
+total need not, and an overflow must be an error as in Spark, not a wrong number. It is one of the
+result, not of the state: so it is that of a query, and not of its ring.
 """
 
 from __future__ import annotations
@@ -41,10 +42,14 @@ MOMENTS_TYPE = "struct<n: bigint, mean: double, m2: double>"
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Partials an aggregate needs (kind, Spark type) and SQL over their names {0}, {1}."""
+    """Partials an aggregate needs (kind, Spark type) and SQL over their names {0}, {1}.
+
+    type: what the result has to be cast to, which may fail; None: it is what it should be.
+    """
 
     partials: tuple[tuple[PartialKind, str], ...]
     sql: str
+    type: str | None = None
 
 
 def merge_of(name: str, type_: str | None) -> Merge | None:
@@ -58,16 +63,16 @@ def merge_of(name: str, type_: str | None) -> Merge | None:
     numeric = type_ in INTEGER_TYPES or type_ in FLOAT_TYPES
     match name:
         case "sum" if type_ in INTEGER_TYPES:
-            return Merge((("sum", "bigint"),), "cast(sum(cast({0} AS decimal(19,0))) AS bigint)")
+            return Merge((("sum", "bigint"),), "sum(cast({0} AS decimal(19,0)))", "bigint")
         case "sum" if type_ in FLOAT_TYPES:
             return Merge((("sum", "double"),), "sum({0})")
         case "sum" if decimal is not None and short_decimal:
             wide = f"decimal({decimal[0] + 10},{decimal[1]})"
-            return Merge((("sum", wide),), f"cast(sum({{0}}) AS {wide})")
+            return Merge((("sum", wide),), "sum({0})", wide)
         case "avg" | "mean" if type_ in INTEGER_TYPES:
-            total = "cast(sum(cast({0} AS decimal(19,0))) AS double)"
+            total = "cast(sum({0}) AS double)"  # not the partial of a sum: that may overflow
             return Merge(
-                (("sum", "bigint"), ("count", "bigint")), f"{total} / nullif(sum({{1}}), 0)"
+                (("sum", "decimal(19,0)"), ("count", "bigint")), f"{total} / nullif(sum({{1}}), 0)"
             )
         case "avg" | "mean" if type_ in FLOAT_TYPES:
             return Merge((("sum", "double"), ("count", "bigint")), "sum({0}) / nullif(sum({1}), 0)")
@@ -79,6 +84,23 @@ def merge_of(name: str, type_: str | None) -> Merge | None:
             return Merge((("moments", MOMENTS_TYPE),), _MOMENTS.replace("{finish}", finish))
         case _:
             return None
+
+
+def result_type(name: str, type_: str | None) -> str | None:
+    """What the usual aggregates give that are doubles or 64-bit integers; None: any other type.
+
+    Of other integers it is the wider type: compared with a number it makes no difference.
+    """
+    if name == "count":
+        return "bigint"
+    if type_ in INTEGER_TYPES and name in ("sum", "min", "max"):
+        return "bigint"
+    mean = name in ("avg", "mean") or name in _SPREAD
+    if type_ == "double" and (mean or name in ("sum", "min", "max")):
+        return "double"
+    if type_ in INTEGER_TYPES | FLOAT_TYPES and (mean or name == "sum"):
+        return "double"
+    return None
 
 
 def native_call(call: Aggregate) -> str:

@@ -73,6 +73,7 @@ def _slot(raw: Any) -> SlotSpec:
         derived=tuple(Attribute(**a) for a in raw.get("derived", ())),
         inputs=tuple(_slot(i) for i in raw.get("inputs", ())),
         shows=tuple(raw.get("shows", ())),
+        constants=tuple(raw.get("constants", ())),
     )
 
 
@@ -114,6 +115,7 @@ def _composition(raw: Any) -> Composition:
             "partials": tuple(Partial(**p) for p in raw["partials"]),
             "partial_types": tuple(raw["partial_types"]),
             "aggregates": tuple(Output(**a) for a in raw["aggregates"]),
+            "constants": tuple(raw.get("constants", ())),
             "regions": None if regions is None else _region_join(regions),
             "spatial": tuple(_spatial(value) for value in raw.get("spatial", ())),
             "following": None if following is None else _following(following),

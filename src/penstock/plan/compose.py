@@ -8,18 +8,21 @@ row and aggregated natively.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from penstock.errors import QueryError
-from penstock.language.ast import Aggregate, Column, Expr, Literal
+from penstock.language.ast import Aggregate, Column, Expr, Literal, Opaque
 from penstock.language.render import render
 from penstock.language.tree import rebuild, walk
 from penstock.plan.aggregates import Merge, merge_of, native_call
 from penstock.plan.bound import BoundQuery
 from penstock.plan.compose_join import compose_join
 from penstock.plan.composed import Composed, Deriver, TypeOf, composed_of, fixed_attributes
+from penstock.plan.having import HavingConstants
+from penstock.plan.having import in_order as in_order_of_having
 from penstock.plan.predicates import Fold, Predicate, analyse
-from penstock.plan.result_columns import in_order, with_all_columns
+from penstock.plan.result_columns import in_order, with_all_aggregates, with_all_columns
 from penstock.plan.specs import Attribute, Composition, Output, Partial
 from penstock.schema import is_groupable
 
@@ -29,6 +32,11 @@ def compose(query: BoundQuery, type_of: TypeOf, fold: Fold) -> Composed:
     if len(query.inputs) > 1:
         return compose_join(query, type_of, fold)
     query, columns = in_order(query)
+    if (widened := with_all_aggregates(query, columns)) is not None:
+        composed = _compose(widened[0], type_of, fold)
+        if composed.composition.preaggregated:
+            composition = replace(composed.composition, any_columns=True)
+            return replace(composed, composition=composition, columns=widened[1])
     composed = _compose(query, type_of, fold)
     composition, columns = with_all_columns(composed.composition, columns, query.source.stream)
     return replace(composed, composition=composition, columns=columns)
@@ -60,12 +68,14 @@ def _compose(query: BoundQuery, type_of: TypeOf, fold: Fold) -> Composed:
         partial_types=plan.partial_types,
         aggregates=plan.aggregates,
         having=plan.having,
+        constants=tuple(plan.constants.types),
         preaggregated=bool(plan.partials),
         drop_ratio=query.source.drop_ratio,
         per=per,
         apart=per is not None and Column(per) in query.keys,
     )
-    return composed_of(stream, composition, predicate, query.source.window)
+    composed = composed_of(stream, composition, predicate, query.source.window)
+    return replace(composed, constants=tuple(plan.constants.values))
 
 
 def _selection(query: BoundQuery, predicate: Predicate, types: dict[str, str]) -> Composition:
@@ -110,6 +120,7 @@ class _WindowPlan:
     aggregates: tuple[Output, ...] = ()
     outputs: tuple[Output, ...] = ()
     having: str | None = None
+    constants: HavingConstants = field(default_factory=HavingConstants)
 
 
 def _preaggregated(
@@ -124,7 +135,8 @@ def _preaggregated(
         calls += [e for e in walk(expr) if isinstance(e, Aggregate) and e not in calls]
     partials: dict[Partial, str] = {}
     arguments: list[Attribute] = []
-    aggregates = []
+    aggregates: list[Output] = []
+    results: dict[Expr, Expr] = {key: Column(f"__k{i}") for i, key in enumerate(query.keys)}
     for number, call in enumerate(calls):
         argument = _argument(call, deriver)
         if argument == "unknown":
@@ -136,15 +148,19 @@ def _preaggregated(
         arguments += [] if attribute is None else [attribute]
         names = _partial_names(merge, attribute, partials)
         aggregates.append(Output(f"__a{number}", merge.sql.format(*names)))
+        results.setdefault(call, _result(merge, Column(f"__a{number}")))
     outputs = []
     for item in query.items:
-        text = _over_results(item.expr, query.keys, calls)
+        text = _over_results(item.expr, results)
         if text is None:
             return None
         outputs.append(Output(item.name, text))
-    having = None if query.having is None else _over_results(query.having, query.keys, calls)
-    if query.having is not None and having is None:
-        return None
+    having, constants = None, HavingConstants(types)
+    if query.having is not None:
+        tested = constants.taken_out(in_order_of_having(query.having, types))
+        having = _over_results(tested, results)
+        if having is None:
+            return None
     if not partials:  # GROUP BY without aggregates: a count keeps the groups alive
         partials[Partial("count_star", None, "__p0")] = "bigint"
     known = [k for k in keys if k is not None]
@@ -157,6 +173,7 @@ def _preaggregated(
         aggregates=tuple(aggregates),
         outputs=tuple(outputs),
         having=having,
+        constants=constants,
     )
 
 
@@ -184,7 +201,8 @@ def _partial_names(
     names = []
     for kind, type_ in merge.partials:
         argument = None if attribute is None else attribute.name
-        known = next((p for p in partials if (p.kind, p.argument) == (kind, argument)), None)
+        alike = (p for p in partials if (p.kind, p.argument) == (kind, argument))
+        known = next((p for p in alike if partials[p] == type_), None)
         if known is None:
             known = Partial(kind, argument, f"__p{len(partials)}")
             partials[known] = type_
@@ -192,17 +210,14 @@ def _partial_names(
     return names
 
 
-def _over_results(expr: Expr, keys: tuple[Expr, ...], calls: list[Aggregate]) -> str | None:
+def _result(merge: Merge, aggregate: Column) -> Expr:
+    """An aggregate as outputs have it."""
+    return aggregate if merge.type is None else Opaque(("cast(", aggregate, f" AS {merge.type})"))
+
+
+def _over_results(expr: Expr, results: Mapping[Expr, Expr]) -> str | None:
     """An output over the names of keys and aggregates; None if a column remains inside."""
-
-    def change(e: Expr) -> Expr | None:
-        if e in keys:
-            return Column(f"__k{keys.index(e)}")
-        if isinstance(e, Aggregate):
-            return Column(f"__a{calls.index(e)}")
-        return None
-
-    changed = rebuild(expr, change)
+    changed = rebuild(expr, results.get)
     columns = {e.name for e in walk(changed) if isinstance(e, Column)}
     foreign = {c for c in columns if not c.startswith("__")}
     return None if foreign else render(changed)

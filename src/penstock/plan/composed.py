@@ -14,7 +14,7 @@ from penstock.plan.catalog import Stream
 from penstock.plan.failing import cannot_fail
 from penstock.plan.geofences import refuse_spatial
 from penstock.plan.predicates import Predicate
-from penstock.plan.specs import Attribute, Composition, Shown, Term, WindowSpec
+from penstock.plan.specs import Attribute, Composition, Constant, Shown, Term, WindowSpec
 from penstock.schema import Schema
 
 # Spark's type of an SQL expression over these columns; raises QueryError if it has none.
@@ -26,6 +26,7 @@ class Composed:
     """Where a query runs (composition) and what makes it itself there (the rest).
 
     In a join, `inputs` are what its inputs contribute. `columns`: its results, in its own order.
+    `constants`: those of its HAVING that are data.
     """
 
     composition: Composition
@@ -34,6 +35,7 @@ class Composed:
     derived: tuple[Attribute, ...]
     inputs: tuple[Composed, ...] = ()
     columns: tuple[Shown, ...] = ()
+    constants: tuple[Constant, ...] = ()
 
 
 def composed_of(

@@ -12,6 +12,7 @@ from penstock.plan.catalog import Stream
 from penstock.plan.composed import Composed
 from penstock.plan.disorder import BY_RATIO, chosen_estimator
 from penstock.plan.explain_ring import Company, Sharing, ring_lines
+from penstock.plan.result_columns import partials_kept
 from penstock.plan.spatial import told
 from penstock.plan.specs import Composition, FenceRelation, FenceTest, Interval, ValueSet
 from penstock.plan.valuesets import contains
@@ -110,10 +111,10 @@ def _window_lines(query: BoundQuery, composed: Composed) -> list[str]:
     span = f"RANGE {duration(window.range_us)} SLIDE {duration(window.slide_us)}"
     lines = [f"window    {span} on {composition.event_time}"]
     if composition.preaggregated:
-        kinds = [f"{p.kind}({p.argument or '*'})" for p in composition.partials]
-        lines.append(
-            f"partials  {', '.join(kinds)} per query, group and window, before the shuffle"
-        )
+        kept = partials_kept(composition, composed.columns)
+        kinds = dict.fromkeys(f"{p.kind}({p.argument or '*'})" for p in kept)
+        told = ", ".join(kinds) if kinds else "none but the groups themselves,"
+        lines.append(f"partials  {told} per query, group and window, before the shuffle")
     else:
         shipped = ", ".join(composition.shipped)
         lines.append(f"partials  none: Spark aggregates the rows themselves ({shipped})")

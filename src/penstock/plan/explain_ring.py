@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from penstock.language.render import render
 from penstock.plan.bound import BoundQuery
+from penstock.plan.result_columns import usual_aggregates
 from penstock.plan.specs import Composition, ValueSet
 
 NAMED = 4  # queries that EXPLAIN names
@@ -47,13 +48,29 @@ def ring_lines(query: BoundQuery, composition: Composition, sharing: Sharing | N
 
 def _computed(query: BoundQuery, composition: Composition) -> str:
     """What queries must have in common; in which words and order does not matter."""
-    if composition.any_columns:
+    if composition.any_columns and composition.kind == "select":
         return f"nothing: columns of {composition.stream} as they come, whichever a query selects"
     items = ", ".join(dict.fromkeys(render(item.expr) for item in query.items))
+    if composition.any_columns:
+        items = f"any of {_family(query)}"
     streams = ", ".join(given.stream.name for given in query.inputs)
     keys = ", ".join(dict.fromkeys(render(key) for key in query.keys))
-    text = f"{items} of {streams}" + (f" by {keys}" if keys else "")
+    text = f"{items} {'from' if composition.any_columns else 'of'} {streams}"
+    text += f" by {keys}" if keys else ""
+    if composition.having is not None:
+        own = "constants of its own" if composition.constants else "the same constants"
+        text += f"; HAVING with {own}"
     return text.replace("`", "")
+
+
+def _family(query: BoundQuery) -> str:
+    """The aggregates of which queries select some."""
+    columns: dict[str, list[str]] = {}
+    for column, names in usual_aggregates(query).items():
+        columns.setdefault(", ".join(names), []).append(column)
+    return "; ".join(
+        ["count(*)", *(f"{names} of {', '.join(of)}" for names, of in columns.items())]
+    )
 
 
 def _named(sharing: Sharing) -> str:

@@ -96,6 +96,7 @@ class SlotSpec:
     value for every row, so one slot's attribute never harms another slot. In a join, `inputs` has
     for each input the terms of its tuples and as window their RANGE (None: unbounded). `shows`:
     where queries select whichever columns they like, the places of these among the ring's.
+    `constants`: what its HAVING compares with, in the order of the composition's `constants`.
     """
 
     slot: int
@@ -105,6 +106,7 @@ class SlotSpec:
     derived: tuple[Attribute, ...] = ()
     inputs: tuple[SlotSpec, ...] = ()
     shows: tuple[int, ...] = ()
+    constants: tuple[Constant, ...] = ()
 
 
 PartialKind = OneOf["count_star", "count", "sum", "min", "max", "moments"]
@@ -242,9 +244,12 @@ class Composition:
     A WINDOW ring either pre-aggregates (`partials`; `keys` are attribute names, seen as __k0…;
     `outputs` and `having` speak of __k and of the `aggregates` __a0…), or ships rows once per
     window and leaves all the rest to Spark (`keys`, `outputs` and `having` are SQL over the shipped
-    columns). `per` is the stream column that tells the sources of tuples apart: the drop ratio is
-    promised to each. If it is itself a key, each source's windows close on their own (`apart`; it
-    is then one of `keys`, or shipped); else windows mix sources and wait for the slowest.
+    columns). With `any_columns` it has all its keys and the usual aggregates of its columns as
+    outputs, and keeps the partials of those that its slots show. `having` may also speak of
+    constants __h0…, of the types `constants`, whose values are data. `per` is the stream column
+    that tells the sources of tuples apart: the drop ratio is promised to each. If it is itself a
+    key, each source's windows close on their own (`apart`; it is then one of `keys`, or shipped);
+    else windows mix sources and wait for the slowest.
     With a `join`, combinations take the place of tuples; `stream` then lists the inputs' streams.
     """
 
@@ -260,6 +265,7 @@ class Composition:
     partial_types: tuple[str, ...] = ()
     aggregates: tuple[Output, ...] = ()
     having: str | None = None
+    constants: tuple[str, ...] = ()
     preaggregated: bool = False
     drop_ratio: float | None = None
     per: str | None = None

@@ -30,6 +30,7 @@ from pyspark.sql import functions as F
 
 from penstock.plan.catalog import Stream
 from penstock.plan.columns import column_types
+from penstock.plan.having import constant_name
 from penstock.plan.specs import Attribute, Composition, SlotSpec
 from penstock.runtime.config import EPOCH, ORIGIN, SHIFT_US, TRUE_END, StageConfig
 from penstock.runtime.datasource import place_in_map, run_in_map
@@ -48,6 +49,9 @@ from penstock.schema import Field, Schema
 
 _HAVING = "__having"
 _WELL_COMPILED = 4  # conditions up to which whole-stage code pays
+# what two guarded outputs have in common Spark would compute first, where nothing guards it
+EACH_BY_ITSELF = {"spark.sql.subexpressionElimination.enabled": "false"}
+NOT_GENERATED = {"spark.sql.codegen.wholeStage": "false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class Generation:
     def settings(self) -> dict[str, str]:
         """What Spark needs for the plan: one large generated method is slower than none."""
         large = self.native is not None and len(self.native) > _WELL_COMPILED
-        return {"spark.sql.codegen.wholeStage": "false"} if large else {}
+        return (NOT_GENERATED if large else {}) | (EACH_BY_ITSELF if self.guarded else {})
 
     def serves(self, slot: SlotSpec) -> bool:
         """Whether a new slot can live in the plan as it is."""
@@ -89,6 +93,7 @@ def stage_ddl(composition: Composition, stream: Stream) -> str:
     fixed = "__slot bigint, __range_us bigint, __end timestamp"
     if composition.apart:
         fixed += f", {TRUE_END} bigint"
+    fixed += "".join(f", {constant_name(i)} {t}" for i, t in enumerate(composition.constants))
     if not composition.preaggregated:
         return f"{fixed}, {shipped}"
     keys = [f"__k{i} {t}" for i, t in enumerate(composition.key_types)]
@@ -119,8 +124,14 @@ def is_chain(composition: Composition) -> bool:
 
 
 def plan_settings(composition: Composition) -> dict[str, str]:
-    """What Spark needs for the fixed part of a ring's plan."""
-    return CHAIN_SETTINGS if is_chain(composition) else {}
+    """What Spark needs for the fixed part of a ring's plan.
+
+    Where windows come pre-aggregated, few rows are left to Spark: code that is generated for each
+    ring, and compiled and compiled again by the JVM, costs more than it saves.
+    """
+    if is_chain(composition):
+        return CHAIN_SETTINGS
+    return NOT_GENERATED if composition.preaggregated else {}
 
 
 def ring_frame(
@@ -155,11 +166,8 @@ def ring_frame(
         results = _outputs(rows, [F.col("__slots")], composition, generation.guarded)
         return _with_watermark(results, _punctuation(spark, inputs[0])) if chain else results
     punctuation = _punctuation(spark, inputs[0])
-    # must still name `__end` when `__slot` is known to be NULL: else Spark pushes it below the
-    # watermark
-    only_data = "if(`__end` IS NULL, true, `__slot` IS NOT NULL)"
     timed = rows.withColumn("__end", as_event_time(F.col("__end"), "__end"))
-    united = timed.unionByName(punctuation, allowMissingColumns=True).where(only_data)
+    united = timed.unionByName(punctuation, allowMissingColumns=True).where("`__slot` IS NOT NULL")
     return aggregated(united, composition, generation.guarded)
 
 
@@ -169,13 +177,19 @@ def _punctuation_rows(spark: SparkSession, given: Input) -> DataFrame:
 
 
 def _punctuation(spark: SparkSession, given: Input) -> DataFrame:
-    return _punctuation_rows(spark, given).withWatermark("__end", "0 seconds")
+    """Punctuation, which no condition reaches before it has become the watermark.
+
+    Spark pushes conditions on keys (HAVING) below groups, unions and watermarks, and punctuation
+    has no keys. It does not push them below an expression that may be another the next time.
+    """
+    timed = _punctuation_rows(spark, given).withWatermark("__end", "0 seconds")
+    return timed.withColumn("__slot", F.expr("if(spark_partition_id() < 0, 0L, NULL)"))
 
 
 def _with_watermark(results: DataFrame, punctuation: DataFrame) -> DataFrame:
     """The results, with punctuation beside them that never comes out."""
     united = results.unionByName(punctuation, allowMissingColumns=True)
-    return united.where("`__end` IS NULL").drop("__end")
+    return united.where("`__end` IS NULL").drop("__end", "__slot")
 
 
 def _chained(
@@ -323,12 +337,11 @@ def aggregated(rows: DataFrame, composition: Composition, guard: bool = False) -
         calls = [F.expr(a.sql).alias(a.name) for a in composition.aggregates]
         calls = calls or [F.expr("count(1)").alias("__alive")]
         ends = ["__end", TRUE_END] if composition.apart else ["__end"]
+        constants = [constant_name(i) for i in range(len(composition.constants))]
+        calls += [F.max(name).alias(name) for name in constants]
         grouped = rows.groupBy("__slot", *ends, "__range_us", *keys).agg(*calls)
-        named = grouped.withColumns(window)
-        if composition.having is not None:
-            named = named.where(composition.having)
         fixed = [F.col(name) for name in ("__slot", *window)]
-        return _outputs(named, fixed, composition, guard)
+        return _outputs(grouped.withColumns(window), fixed, composition, guard)
     keys = [F.expr(k) for k in composition.keys]
     calls = [F.expr(o.sql).alias(f"__o{i}") for i, o in enumerate(composition.outputs)]
     if composition.having is not None:
@@ -345,6 +358,8 @@ def _outputs(
 ) -> DataFrame:
     """Outputs under internal names: users' names may be anything, theirs are put on at the sink."""
     outputs = [F.expr(o.sql) for o in composition.outputs]
+    having = None if composition.having is None else F.expr(composition.having)
     if guard and can_be_guarded(composition):
-        return guarded(rows, fixed, outputs)
+        return guarded(rows, fixed, outputs, having)
+    rows = rows if having is None else rows.where(having)
     return rows.select(*fixed, *(o.alias(f"__o{i}") for i, o in enumerate(outputs)))

@@ -12,7 +12,7 @@ from penstock.plan.catalog import Catalog, Stream
 from penstock.plan.compose import compose
 from penstock.plan.composed import Composed
 from penstock.plan.input_order import with_ordered_inputs
-from penstock.plan.result_columns import shown_schema
+from penstock.plan.result_columns import places_needed, shown_schema
 from penstock.plan.specs import SlotSpec
 from penstock.runtime.analyzer import Analyzer
 from penstock.runtime.streams import is_endless
@@ -77,6 +77,13 @@ def plan_query(select: Select, catalog: Catalog, analyzer: Analyzer, bounded: bo
 def _slot(number: int, composed: Composed) -> SlotSpec:
     inputs = tuple(_slot(number, given) for given in composed.inputs)
     terms, window, composition = composed.terms, composed.window, composed.composition
-    shown = {column.place for column in composed.columns} if composition.any_columns else ()
-    shows = tuple(sorted(shown))
-    return SlotSpec(number, terms, window, derived=composed.derived, inputs=inputs, shows=shows)
+    shows = places_needed(composition, composed.columns) if composition.any_columns else ()
+    return SlotSpec(
+        number,
+        terms,
+        window,
+        derived=composed.derived,
+        inputs=inputs,
+        shows=shows,
+        constants=composed.constants,
+    )

@@ -1,4 +1,4 @@
-"""Which of a selection's columns its slots show: what nobody shows is neither read nor shipped."""
+"""Which of a ring's columns its slots show: what nobody shows is neither read nor shipped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Places = tuple[int, ...]
 
 @dataclass(slots=True)
 class ShownColumns:
-    """The slots of a selection, each with the places of the columns that it shows."""
+    """The slots of a ring, each with the places of the columns that it shows."""
 
     _of: dict[int, Places] = field(default_factory=dict)
     _lists: Counter[Places] = field(default_factory=Counter)
@@ -44,6 +44,10 @@ class ShownColumns:
     def places(self) -> list[int]:
         """What any slot shows."""
         return sorted(set().union(*self._lists))
+
+    def of(self, slot: int) -> Places:
+        """What one slot shows."""
+        return self._of[slot]
 
     def taken(
         self,

@@ -31,6 +31,7 @@ from penstock.kernels.selection import Matches, select
 from penstock.kernels.windows import expand, preaggregate
 from penstock.plan.catalog import Stream
 from penstock.plan.columns import column_types
+from penstock.plan.having import constant_name
 from penstock.plan.specs import Composition, SlotSpec
 from penstock.runtime.config import ORIGIN, SHIFT_US, TRUE_END
 from penstock.runtime.late import ROW, each_once, late_columns, moved
@@ -38,6 +39,7 @@ from penstock.runtime.packing import pack, packed_columns, packed_name
 from penstock.runtime.per_source import Sources
 from penstock.runtime.report import TaskReport
 from penstock.runtime.shown import ShownColumns
+from penstock.runtime.shown_partials import ShownPartials
 from penstock.schema import arrow_type
 
 END = pa.timestamp("us", tz="UTC")
@@ -77,7 +79,11 @@ class Stage:
     slots: list[SlotSpec] = field(default_factory=list)  # with windows, without terms
     usage_told: int = -1  # version whose use of attributes the engine knows
     watches: bool = False  # of a selection: whether its disorder matters to others
-    shown: ShownColumns | None = None  # None: all that are shipped
+    shown: ShownColumns | None = None  # None: all that there are
+    partials: ShownPartials = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.partials = ShownPartials(self.composition, self.shown)
 
     @classmethod
     def of(cls, composition: Composition, stream: Stream, placing: Placing | None = None) -> Self:
@@ -85,9 +91,9 @@ class Stage:
         types = column_types(composition, stream)
         types |= {a.name: a.type for a in composition.derived}
         packed = packed_columns(composition, stream)
-        stage = cls(composition, stream, types, FencedSelection(types), packed, placing)
-        stage.shown = ShownColumns() if composition.any_columns else None
-        return stage
+        shown = ShownColumns() if composition.any_columns else None
+        selection = FencedSelection(types)
+        return cls(composition, stream, types, selection, packed, placing, shown=shown)
 
     def change(self, version: int, added: Sequence[SlotSpec], dropped: Sequence[int] = ()) -> None:
         """Go on to another version; the work is that of what changed."""
@@ -111,7 +117,7 @@ class Stage:
     def _needed(self) -> set[str]:
         composition = self.composition
         needed = self.selection.columns | {name for _, name in self._leaving()}
-        needed |= {p.argument for p in composition.partials if p.argument is not None}
+        needed |= {p.argument for p in self.partials.folded() if p.argument is not None}
         if composition.preaggregated or composition.kind == "input":
             needed |= set(composition.keys)
         if composition.kind != "select":
@@ -247,7 +253,8 @@ class Stage:
     def _leaving(self) -> list[tuple[int, str]]:
         """The columns of tuples that leave the stage, with their places."""
         columns = self.composition.shipped if self.packed is None else self.packed
-        places = range(len(columns)) if self.shown is None else self.shown.places
+        shown = self.shown if self.composition.kind == "select" else None
+        places = range(len(columns)) if shown is None else shown.places
         return [(place, columns[place]) for place in places]
 
     def _rows(
@@ -269,7 +276,7 @@ class Stage:
                 self.slots,
                 ts_us,
                 self.composition.keys,
-                self.composition.partials,
+                self.partials.folded(),
                 self.types,
                 closed_us,
                 mask,
@@ -354,11 +361,12 @@ class Stage:
 
     def _shape(self, rows: pa.RecordBatch, epoch: dict[str, Any]) -> pa.RecordBatch:
         """Give window rows the columns that the ring's plan expects."""
-        ranges = {s.slot: s.window.range_us for s in self.slots if s.window is not None}
-        slot = rows.column("slot").to_numpy()
+        by_number = {s.slot: s for s in self.slots if s.window is not None}
+        slot = rows.column("__slot").to_numpy()
         known, inverse = np.unique(slot, return_inverse=True)
-        range_us = np.array([ranges[int(s)] for s in known], np.int64)[inverse]
-        end_us = rows.column("window_end_us").to_numpy()
+        specs = [by_number[number] for number in known.tolist()]
+        range_us = np.array([s.window.range_us for s in specs if s.window], np.int64)[inverse]
+        end_us = rows.column("__end_us").to_numpy()
         closing_us = end_us
         if self.composition.apart:
             column = rows.column(str(self.composition.per))
@@ -366,18 +374,19 @@ class Stage:
         end = pa.array(closing_us + SHIFT_US).cast(END)
         rest = rows.columns[2:]
         if self.composition.preaggregated:
-            names = [f"__k{i}" for i in range(len(self.composition.keys))]
-            names += [p.name for p in self.composition.partials]
-            types = (*self.composition.key_types, *self.composition.partial_types)
-            rest = [
-                c if t.startswith("struct") else c.cast(arrow_type(t))
-                for c, t in zip(rest, types, strict=True)
-            ]
+            types = self.composition.key_types
+            keys = [c.cast(arrow_type(t)) for c, t in zip(rest, types, strict=False)]
+            partials = self.partials.columns(rest[len(keys) :], slot)
+            names = [*(f"__k{i}" for i in range(len(keys))), *partials]
+            rest = [*keys, *partials.values()]
         else:
             names = list(self.composition.shipped)
-        fixed = {"__slot": rows.column("slot"), "__range_us": pa.array(range_us), "__end": end}
+        fixed = {"__slot": rows.column("__slot"), "__range_us": pa.array(range_us), "__end": end}
         if self.composition.apart:
             fixed[TRUE_END] = pa.array(end_us)
+        for place, type_ in enumerate(self.composition.constants):
+            constants = pa.array([s.constants[place] for s in specs], arrow_type(type_))
+            fixed[constant_name(place)] = constants.take(pa.array(inverse))
         return pa.RecordBatch.from_arrays([*fixed.values(), *rest], names=[*fixed, *names])
 
     def _keep_late(self, late: pa.Table, report: TaskReport, reread: Reread) -> None:
