@@ -1,5 +1,5 @@
-"""What rings cost that have nothing to do: a query of each kind, and joins, on files that have been
-read.
+"""What rings cost that have nothing to do: selections, windows and joins that cannot share one, on
+files that have been read.
 
 `python -m penstock.bench.rings.idle SECONDS` watches them for that long.
 """
@@ -15,16 +15,20 @@ from pyspark.sql import SparkSession
 from penstock.bench.contest import first_files, scratch
 from penstock.bench.report import Report, Value
 from penstock.bench.resources import cpu_share
-from penstock.bench.rings.kinds import KINDS, asked
 from penstock.bench.rings.spark_runs import TIMEOUT_S, Taken, stream_of_files
 from penstock.bench.tuples import Tuples, write_tuples
 from penstock.runtime.engine import Engine
 from penstock.runtime.session import start_spark
 
 Row = dict[str, Value]
-_JOINS = tuple(
-    f"SELECT a.{column} FROM S [RANGE 1 MINUTE] AS a, S [RANGE 1 MINUTE] AS b WHERE a.key = b.key"
-    for column in ("v", "w")
+_TEXTS = (
+    *(f"SELECT v + {n} AS x FROM S" for n in range(5)),
+    *(f"SELECT max(v) + {n} AS x FROM S [RANGE 1 MINUTE]" for n in range(5)),
+    *(
+        f"SELECT a.{column} FROM S [RANGE 1 MINUTE] AS a, S [RANGE 1 MINUTE] AS b"
+        " WHERE a.key = b.key"
+        for column in ("v", "w")
+    ),
 )
 
 
@@ -45,7 +49,7 @@ def idle(spark: SparkSession, sizes: Sizes, settings: dict[str, int] | None = No
         write_tuples(directory / "files", Tuples(1, 1000, 1))
         engine.execute(stream_of_files(first_files(directory / "files", directory), 1, "parquet"))
         with engine.together():
-            for text in (*(query.text for query in asked(len(KINDS))), *_JOINS):
+            for text in _TEXTS:
                 engine.register(text, sink=Taken(False))
         engine.await_idle(TIMEOUT_S)
         time.sleep(sizes.settle_s)
