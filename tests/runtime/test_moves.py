@@ -254,9 +254,23 @@ def wait_for(what: Callable[[], bool], seconds: float = 90) -> None:
         time.sleep(0.05)
 
 
+Shown = Callable[[list[int]], tuple[Any, ...]]
+# of one ring: what each shows of its aggregates, and what HAVING compares them with
+OWN: dict[int, tuple[str, int, Shown]] = {
+    10: ("count(*) AS n, sum(id) AS s", 0, lambda ids: (len(ids), sum(ids))),
+    20: ("max(id) AS m", 2, lambda ids: (max(ids),)),
+    30: ("avg(id) AS a, min(id) AS low", 6, lambda ids: (sum(ids) / len(ids), min(ids))),
+}
+
+
 def test_open_windows_go_along(engine: Engine) -> None:
     stream = stream_of(engine)
-    queries = [engine.register(WINDOWS.format(n)) for n in (10, 20, 30)]
+    window = "FROM S [RANGE {} SECONDS SLIDE 5 SECONDS] GROUP BY room HAVING count(id) > {}"
+    queries = [
+        engine.register(f"SELECT room, {items} {window.format(range_s, more_than)}")
+        for range_s, (items, more_than, _) in OWN.items()
+    ]
+    assert len({query.status.ring for query in queries}) == 1
     stream.push(readings(range(12)))
     before = {query.slot: query.status.rows for query in queries}
     split(engine, *queries[1:])
@@ -265,20 +279,22 @@ def test_open_windows_go_along(engine: Engine) -> None:
     stream.push(readings(range(40, 90)))
     engine.await_idle()
     assert len({query.status.ring for query in queries}) == 3
-    for query, range_s in zip(queries, (10, 20, 30), strict=True):
+    for query, (range_s, (_, more_than, shows)) in zip(queries, OWN.items(), strict=True):
         assert query.status.rows > before[query.slot]
-        assert rows(query) == expected_windows(range_s, 5, 90)
+        assert rows(query) == expected_windows(range_s, 5, 90, more_than, shows)
         assert (query.status.late, query.status.lost) == (0, 0)
 
 
-def expected_windows(range_s: int, slide_s: int, end: int) -> list[tuple[Any, ...]]:
+def expected_windows(
+    range_s: int, slide_s: int, end: int, more_than: int = 0, shows: Shown = OWN[10][2]
+) -> list[tuple[Any, ...]]:
     """Of ids that are their times, from 0 on, all windows that begin at 0 or later and closed."""
     found = []
     for last in range(slide_s, end, slide_s):
         for room in (0, 1):
             ids = [n for n in range(max(0, last - range_s), last) if n % 2 == room]
-            if ids:
-                found.append((f"r{room}", len(ids), sum(ids)))
+            if len(ids) > more_than:
+                found.append((f"r{room}", *shows(ids)))
     return sorted(found)
 
 
