@@ -50,7 +50,8 @@ def test_killed_joins_have_every_combination_once(expires: bool, tmp_path: Path)
     command += ["--set", "memory=1g", "--set", "trigger=10 ms"]
     tasks, *others = rng.sample((1, 2, 3), 2)
     first = running([*command, "--set", f"parallelism={tasks}"], tmp_path)
-    kill_at(first, tmp_path, "q*", rng.randint(1, 6), rng.uniform(0, 1.0))
+    killed = kill_at(first, tmp_path, "q*", rng.randint(1, 6), rng.uniform(0, 0.5))
+    assert killed  # while files were still to be read
     with running([*command, "--set", f"parallelism={others[0]}"], tmp_path) as process:
         assert process.wait(PATIENCE_S) == 0, told(tmp_path)
     for number, case in enumerate(cases):

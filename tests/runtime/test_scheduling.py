@@ -226,3 +226,30 @@ def test_rings_of_queries_of_their_own_go_with_them(
         assert not left & set(rings[:2])
         [consumed] = engine.registry.read("SELECT count(*) FROM consumed")
         assert consumed[0] <= 1 + 2
+
+
+def test_show_rings_tells_what_they_have_to_do(spark: SparkSession) -> None:
+    with quick_engine(spark) as engine:
+        engine.execute(
+            "CREATE STREAM G (id INT, ts TIMESTAMP) WITH (source = 'generator', rate = 2000,"
+            " event_time = 'ts', generate = 'id: uniform(1, 20)')"
+        )
+        text = "SELECT id, count(*) AS n FROM G [RANGE 1 HOUR] WHERE id > {} GROUP BY id"
+        for least in (0, 5):
+            engine.register(text.format(least))
+        deadline, shown = time.monotonic() + 60, dict[str, object]()
+        while time.monotonic() < deadline:
+            [shown] = engine.rings()
+            if shown.get("tuples_per_s") and shown.get("backlog") and shown.get("state_rows"):
+                break
+            time.sleep(0.2)
+    assert (shown["kind"], shown["queries"], shown["state"]) == ("window", 2, "running")
+    assert (shown["error"], shown["note"]) == (None, None)
+    number, unit = str(shown["backlog"]).split(" ", 1)
+    assert number.replace(",", "").isdigit()
+    assert unit
+    for name in ("batch", "batch_ms", "rows_per_s", "state_rows", "state_bytes", "tuples_per_s"):
+        assert isinstance(shown[name], int | float), name
+        assert shown[name] >= (name != "batch"), (name, shown[name])
+    assert isinstance(shown["capacity"], float)
+    assert 0 <= shown["capacity"] < 10

@@ -29,7 +29,7 @@ Row = dict[str, Value]
 @dataclass(frozen=True, slots=True)
 class Sizes:
     rate: int = 10_000  # tuples per second
-    trigger_ms: int = 3000  # two cores are full with six rings every two seconds
+    trigger_ms: int = 3000  # so that rings are not all that two cores do
     steady_s: float = 10.0  # before and after queries are registered
     kinds: int = len(KINDS)
 
