@@ -19,8 +19,7 @@ from penstock.plan.aggregates import Merge, merge_of, native_call
 from penstock.plan.bound import BoundQuery
 from penstock.plan.compose_join import compose_join
 from penstock.plan.composed import Composed, Deriver, TypeOf, composed_of, fixed_attributes
-from penstock.plan.having import HavingConstants
-from penstock.plan.having import in_order as in_order_of_having
+from penstock.plan.having import HavingConstants, with_parts_in_order
 from penstock.plan.predicates import Fold, Predicate, analyse
 from penstock.plan.result_columns import in_order, with_all_aggregates, with_all_columns
 from penstock.plan.specs import Attribute, Composition, Output, Partial
@@ -157,7 +156,7 @@ def _preaggregated(
         outputs.append(Output(item.name, text))
     having, constants = None, HavingConstants(types)
     if query.having is not None:
-        tested = constants.taken_out(in_order_of_having(query.having, types))
+        tested = constants.taken_out(with_parts_in_order(query.having, types))
         having = _over_results(tested, results)
         if having is None:
             return None

@@ -27,7 +27,7 @@ def constant_name(place: int) -> str:
     return f"__h{place}"
 
 
-def in_order(having: Expr, types: Mapping[str, str]) -> Expr:
+def with_parts_in_order(having: Expr, types: Mapping[str, str]) -> Expr:
     """The condition with its parts in an order that the text has no part in, if none can fail."""
     parts = conjuncts_of(having)
     if len(parts) < 2 or not all(_cannot_fail(part, types) for part in parts):

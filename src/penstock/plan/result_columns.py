@@ -126,12 +126,21 @@ def places_needed(composition: Composition, columns: tuple[Shown, ...]) -> tuple
     return tuple(sorted(found))
 
 
+def partials_of(composition: Composition) -> dict[str, list[Partial]]:
+    """What each aggregate of a window ring is made of, by its name."""
+    known = {partial.name: partial for partial in composition.partials}
+    return {
+        aggregate.name: [known[name] for name in _PARTIAL.findall(aggregate.sql)]
+        for aggregate in composition.aggregates
+    }
+
+
 def partials_shown(composition: Composition) -> dict[int, frozenset[str]]:
     """The partials behind each of a window ring's columns, by place."""
-    of = {a.name: _PARTIAL.findall(a.sql) for a in composition.aggregates}
+    of = partials_of(composition)
     outputs = enumerate(composition.outputs, len(WINDOW_COLUMNS))
     return {
-        place: frozenset(name for call in _AGGREGATE.findall(output.sql) for name in of[call])
+        place: frozenset(p.name for call in _AGGREGATE.findall(output.sql) for p in of[call])
         for place, output in outputs
     }
 

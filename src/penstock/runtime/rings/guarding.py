@@ -22,11 +22,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.language.render import quote_name
+from penstock.plan.result_columns import partials_of
 from penstock.plan.specs import Composition, Partial
 
 FAILED = "__failed"  # the number of the first output without a value
 _VALUE = "v"
-_PARTIAL, _INTERNAL = re.compile(r"__p\d+"), re.compile(r"`?(__[akh]\d+)`?")
+_INTERNAL = re.compile(r"`?(__[akh]\d+)`?")
 
 
 def can_be_guarded(composition: Composition) -> bool:
@@ -65,10 +66,8 @@ def blamed(composition: Composition) -> tuple[str, ...]:
     texts = [*(output.sql for output in composition.outputs), *having]
     if not composition.preaggregated:
         return tuple(texts)
-    partials = {partial.name: partial for partial in composition.partials}
     known = {f"__k{i}": name for i, name in enumerate(composition.keys)}
-    for aggregate in composition.aggregates:
-        known[aggregate.name] = _call([partials[n] for n in _PARTIAL.findall(aggregate.sql)])
+    known |= {name: _call(partials) for name, partials in partials_of(composition).items()}
     return tuple(_INTERNAL.sub(lambda found: known.get(found[1], "…"), text) for text in texts)
 
 
