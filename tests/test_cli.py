@@ -132,6 +132,22 @@ def test_a_query_on_a_stream_that_is_not_there_is_refused_with_its_place(tmp_pat
 
 
 @pytest.mark.slow
+def test_a_run_says_what_is_in_no_result(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    lines = ['{"id": 1, "ts": "2026-01-01 00:00:01"}', "not json", '{"id": "x"}']
+    (tmp_path / "in" / "a.json").write_text("\n".join(lines))
+    script = tmp_path / "bad.cql"
+    script.write_text(
+        f"CREATE STREAM S (id INT, ts TIMESTAMP) WITH (source = 'file', path = '{tmp_path}/in',"
+        " format = 'json', event_time = 'ts');\nSELECT id FROM S;\n"
+    )
+    done = run("run", str(script), "--once", "--format", "jsonl")
+    assert done.returncode == 0
+    assert done.stdout == '{"query": "query_1", "id": 1}\n'
+    assert "stream S: malformed records: 2; SELECT * FROM S.bad has them" in done.stderr
+
+
+@pytest.mark.slow
 def test_statements_come_through_a_pipe_until_the_first_error() -> None:
     typed = STREAM.format(", rows = 500") + (
         "DESCRIBE S;\nSELECT id, ts FROM S\nWHERE id = 7;\n"

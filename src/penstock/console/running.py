@@ -84,6 +84,7 @@ def _until_done(engine: Engine, printer: ResultPrinter) -> int:
             rows = printer.gathered(query.name)
         if rows is not None:
             printer.print_whole(query.name, rows)
+    report_left_out(engine)
     return FAILED if report_stopped(engine, set()) else OK
 
 
@@ -120,6 +121,15 @@ def report_stopped(engine: Engine, reported: set[str]) -> set[str]:
         elif status.state == "running":
             reported.discard(query.name)  # it may happen again
     return reported
+
+
+def report_left_out(engine: Engine) -> None:
+    """Say which records and tuples are in no result, and where they are."""
+    for name, figures in engine.metrics()["streams"].items():
+        if bad := figures["bad"]:
+            say(f"stream {name}: malformed records: {bad:,}; SELECT * FROM {name}.bad has them")
+        if lost := figures["lost"]:
+            say(f"stream {name}: tuples that came too late: {lost:,}; {name}.late has them")
 
 
 def sink_of(engine: Engine, query: str) -> str:
