@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from penstock import Engine, EngineError
 from penstock.control import mode
+from penstock.runtime import compile
 from penstock.runtime.query import Query
 from penstock.runtime.rings.ring import Ring
 from penstock.schema import arrow_type
@@ -298,3 +299,29 @@ def test_a_plan_that_spark_refuses_leaves_the_ring_as_it_was(
     engine.await_idle()
     assert ids(first) == list(range(200))
     assert [q.name for q in engine.queries()] == [first.name]
+
+
+def test_a_ring_that_began_with_punctuation_beside_its_tuples_goes_on_so(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workspaces of earlier versions: Spark's log has two sources for such a ring."""
+
+    def stream(engine: Engine) -> ScriptedStream:
+        inbox, columns = tmp_path / "inbox", "id INT, ts TIMESTAMP"
+        fixed = {"estimator": "fixed", "slack": "0 seconds"}
+        return ScriptedStream(engine, "S", columns, event_time="ts", directory=inbox, **fixed)
+
+    with monkeypatch.context() as earlier, quick_engine(spark, tmp_path / "w") as engine:
+        earlier.setattr(compile, "tells_punctuation", lambda *_: False)
+        tuples = stream(engine)
+        engine.register("SELECT count(*) AS n FROM S [RANGE 10 SECONDS]", name="counted")
+        tuples.push([{"id": 1, "ts": 1.0}, {"id": 2, "ts": 12.0}])
+        engine.await_idle()
+    (offsets,) = (tmp_path / "w" / "rings").glob("*/offsets/0")
+    assert len(offsets.read_text().splitlines()) == 2 + 2  # the format, Spark's figures, sources
+    with quick_engine(spark, tmp_path / "w") as engine:
+        tuples = stream(engine)
+        tuples.push([{"id": 3, "ts": 13.0}, {"id": 4, "ts": 41.0}])
+        engine.await_idle()
+        assert [ring["state"] for ring in engine.rings()] == ["running"]
+        assert engine.query("counted").results().column("n").to_pylist() == [1, 2]

@@ -1,18 +1,17 @@
 """A composition to a streaming DataFrame: the fixed part of a ring.
 
-    rows with the stage inside ─┐
-                                ├─ union ─ group by (slot, window end, keys) ─ outputs     WINDOW
-    punctuation ────────────────┘
+    rows with the stage inside, punctuation ─ group by (slot, window end, keys) ─ outputs   WINDOW
     rows with the stage inside ─ outputs, if Spark has any to compute                       SELECT
     inputs with their stages inside ─ shuffle by bucket ─ join ─ one of the above           JOIN
     rows with the stage inside ─ shuffle by lane of objects ─ events ─ outputs              EVENTS
     inputs with their stages inside ─ Spark's own joins ─ one of the above, punctuation too JOIN
 
-Spark's watermark is the punctuation: of both inputs of a WINDOW ring only that one is a source of
-it, the other's `__end` is just compared with it. (With a watermark on both Spark takes the lower,
-but it forgets what each input had reached when a query is started again: until tuples came, no
-window would close.) No window row lies at or below the punctuation of its micro-batch: so Spark
-closes a window exactly when the punctuation has passed its end, and drops nothing on its own.
+Spark's watermark is the punctuation: it comes as a row without a slot among the window rows, or
+beside them from a source of its own where penstock's reader does not make them. The `__end` of
+window rows is just compared with it. (With a watermark on both Spark takes the lower, but it
+forgets what each input had reached when a query is started again: until tuples came, no window
+would close.) No window row lies at or below the punctuation of its micro-batch: so Spark closes a
+window exactly when the punctuation has passed its end, and drops nothing on its own.
 Where sources are apart, `__end` is the clock time at which the window of its source closes and the
 punctuation is the clock: the same holds.
 """
@@ -45,9 +44,11 @@ from penstock.runtime.joining.results import copied_columns
 from penstock.runtime.joining.shape import joined_schema
 from penstock.runtime.packing import PACKED, packed_columns
 from penstock.runtime.rings.guarding import can_be_guarded, guarded
+from penstock.runtime.window_rows import window_row_types
 from penstock.schema import Field, Schema
 
 _HAVING = "__having"
+_TOLD = "__told"  # column of window rows: the punctuation, if they are that
 _WELL_COMPILED = 4  # conditions up to which whole-stage code pays
 # what two guarded outputs have in common Spark would compute first, where nothing guards it
 EACH_BY_ITSELF = {"spark.sql.subexpressionElimination.enabled": "false"}
@@ -86,27 +87,23 @@ def stage_ddl(composition: Composition, stream: Stream) -> str:
     """The columns that leave the first stage."""
     if composition.kind == "input":
         return INPUT_ROWS if composition.keys else chain_ddl(composition, stream)
+    if composition.kind == "window":
+        columns = window_row_types(composition, stream).items()
+        return ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns)
     types = column_types(composition, stream)
     shipped = Schema(tuple(Field(n, types[n]) for n in composition.shipped)).ddl()
-    if composition.kind in ("select", "events"):
-        return f"__slots array<int>, {shipped}"
-    fixed = "__slot bigint, __range_us bigint, __end timestamp"
-    if composition.apart:
-        fixed += f", {TRUE_END} bigint"
-    fixed += "".join(f", {constant_name(i)} {t}" for i, t in enumerate(composition.constants))
-    if not composition.preaggregated:
-        return f"{fixed}, {shipped}"
-    keys = [f"__k{i} {t}" for i, t in enumerate(composition.key_types)]
-    partials = [
-        f"{p.name} {t}"
-        for p, t in zip(composition.partials, composition.partial_types, strict=True)
-    ]
-    return ", ".join([fixed, *keys, *partials])
+    return f"__slots array<int>, {shipped}"
 
 
 def runs_in_reader(composition: Composition, stream: Stream) -> bool:
     """Whether the stage runs inside penstock's own reader (else in mapInArrow)."""
     return stream.source != "dataframe" and not (composition.derived or composition.computed)
+
+
+def tells_punctuation(composition: Composition, stream: Stream) -> bool:
+    """Whether the reader itself has a row of punctuation among its window rows."""
+    own = composition.kind == "window" and composition.join is None
+    return own and runs_in_reader(composition, stream)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +138,12 @@ def ring_frame(
     config: StageConfig,
     frames: Mapping[str, DataFrame],
     generation: Generation,
+    told_beside: bool = False,
 ) -> DataFrame:
-    """The whole plan of a ring, up to its results."""
+    """The whole plan of a ring, up to its results.
+
+    told_beside: it began with its punctuation from a source of its own, and goes on so.
+    """
     frame = frames.get(inputs[0].stream.name.lower())
     chain = is_chain(composition)
     if composition.following is not None:
@@ -165,10 +166,25 @@ def ring_frame(
     if composition.kind in ("select", "events"):
         results = _outputs(rows, [F.col("__slots")], composition, generation.guarded)
         return _with_watermark(results, _punctuation(spark, inputs[0])) if chain else results
-    punctuation = _punctuation(spark, inputs[0])
-    timed = rows.withColumn("__end", as_event_time(F.col("__end"), "__end"))
-    united = timed.unionByName(punctuation, allowMissingColumns=True).where("`__slot` IS NOT NULL")
-    return aggregated(united, composition, generation.guarded)
+    if told_beside or not tells_punctuation(composition, inputs[0].stream):
+        told = _punctuation(spark, inputs[0])
+        timed = rows.withColumn("__end", as_event_time(F.col("__end"), "__end"))
+        rows = timed.unionByName(told, allowMissingColumns=True).where("`__slot` IS NOT NULL")
+    else:
+        rows = _punctuated(rows)
+    return aggregated(rows, composition, generation.guarded)
+
+
+def _punctuated(rows: DataFrame) -> DataFrame:
+    """Window rows without the punctuation among them, which has become the watermark.
+
+    Spark pushes conditions below watermarks, and punctuation has neither a slot nor keys. It does
+    not push one that may be another the next time, and none below that.
+    """
+    told = rows.withColumn(_TOLD, F.expr("if(`__slot` IS NULL, `__end`, timestamp_micros(0))"))
+    timed = told.withWatermark(_TOLD, "0 seconds")
+    kept = timed.where("if(spark_partition_id() < 0, false, `__slot` IS NOT NULL)").drop(_TOLD)
+    return kept.withColumn("__end", as_event_time(F.col("__end"), "__end"))
 
 
 def _punctuation_rows(spark: SparkSession, given: Input) -> DataFrame:

@@ -34,7 +34,9 @@ class RowReader(DataSourceStreamReader):
     def __init__(self, options: Any) -> None:
         self._config = config_of(options)
         self._what = options["what"]
-        self._follows = composition_from(self._config.composition).following is not None
+        self._composition = composition_from(self._config.composition)
+        self._follows = self._composition.following is not None
+        self._punctuates = self._composition.kind == "window" and self._what == "stage"
 
     def initialOffset(self) -> dict[str, Any]:
         return {"epoch": 0}
@@ -54,7 +56,7 @@ class RowReader(DataSourceStreamReader):
             message = {"ring": self._config.ring, "number": number}
             epoch = ask(self._config.address, "epoch", message)
             read = epoch.pop("pieces")
-            if not read and self._follows:
+            if not read and (self._follows or self._punctuates):
                 read = [[]]  # the punctuation, without tuples
             for part, pieces in enumerate(read):
                 found.append(InputPartition((epoch, part, pieces)))
@@ -71,6 +73,10 @@ class RowReader(DataSourceStreamReader):
         if self._what != "stage":
             yield from self._read_raw(epoch, part, pieces, report)
             return
+        if self._punctuates and part == 0:
+            yield self._punctuation(epoch["punctuation_us"])
+            if not pieces:
+                return
         stage = stage_for(self._config, epoch["version"])
         shared = epoch["shared"]
         batches = open_pieces(self._config, pieces, stage.columns(), report.beside, shared)
@@ -80,6 +86,12 @@ class RowReader(DataSourceStreamReader):
 
         yield from report.running(stage.run(report.reading(batches), epoch, report, reread))
         report.send(self._config, epoch["number"], part)
+
+    def _punctuation(self, punctuation_us: int) -> pa.RecordBatch:
+        from penstock.runtime.window_rows import punctuation_row
+
+        stream = stream_from(self._config.stream)
+        return punctuation_row(self._composition, stream, punctuation_us)
 
     def _read_raw(
         self, epoch: dict[str, Any], part: int, pieces: list[Any], report: TaskReport

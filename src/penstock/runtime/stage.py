@@ -40,9 +40,8 @@ from penstock.runtime.per_source import Sources
 from penstock.runtime.report import TaskReport
 from penstock.runtime.shown import ShownColumns
 from penstock.runtime.shown_partials import ShownPartials
+from penstock.runtime.window_rows import END
 from penstock.schema import arrow_type
-
-END = pa.timestamp("us", tz="UTC")
 
 # rows that are looked at closely to find a better order of attributes, by the terms they cost
 _SAMPLE_TERMS = 2_000_000

@@ -30,6 +30,14 @@ def told_punctuation(checkpoint: Path, batch: int) -> int | None:
     return value_in(_read(checkpoint / "offsets" / str(batch)), "punctuation_us")
 
 
+def is_told_beside(checkpoint: Path) -> bool:
+    """Whether a ring that has begun has its punctuation from a source of its own: one of an earlier
+    version, or one that does not read its tuples itself."""
+    logs = [checkpoint / name for name in ("offsets", _AGAIN)]
+    begun = [_read(log / str(last_entry(log))) for log in logs]
+    return any(value_in(offsets, "punctuation_us") is not None for offsets in begun)
+
+
 def value_in(offsets: Offsets, key: str) -> int | None:
     """What the source that has such a value has reached."""
     return next((int(offset[key]) for offset in offsets if key in offset), None)

@@ -12,7 +12,7 @@ from penstock.plan.catalog import Stream
 from penstock.plan.specs import Composition
 from penstock.runtime.config import SHIFT_US
 from penstock.runtime.joining.input_stage import InputStage
-from penstock.runtime.stage import END
+from penstock.runtime.window_rows import END
 from penstock.schema import Field, Schema
 
 # Of a tuple or a combination: the slots that want it; its time as Spark is told; its latest event

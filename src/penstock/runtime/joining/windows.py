@@ -14,7 +14,7 @@ from penstock.kernels.join_table import reach_us
 from penstock.kernels.tuple_store import row_sizes
 from penstock.plan.specs import SlotSpec
 from penstock.runtime.config import SHIFT_US
-from penstock.runtime.stage import END
+from penstock.runtime.window_rows import END
 
 _NEVER_US, _EVER_US = -(2**62), 2**62
 _MOST_OF_ONE = 2**40  # windows, so that sums of them stay integers

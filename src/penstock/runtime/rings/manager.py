@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from penstock.control.ring_balance import KeepWarm, Merge, Retire, RingDecision, Split
@@ -224,7 +225,7 @@ class RingManager:
             return None
         checkpoint = self._context.workspace.checkpoint(ring)
         if running.composition.kind == "window":
-            told_us = told_punctuation(checkpoint, batch - 1)
+            told_us = self._told_us(running, checkpoint, batch - 1)
             return None if told_us is None else epochs.closed_us(running.parts[0], told_us)
         if running.composition.join is not None and not self.running.joins.nothing_waits(ring):
             return None
@@ -233,6 +234,14 @@ class RingManager:
             epoch = epoch_of(checkpoint, batch, owner_of(part)[1])
             through[part] = batch if epoch is None else epoch
         return epochs.told_us(running.parts[0], through)
+
+    def _told_us(self, ring: Ring, checkpoint: Path, batch: int) -> int | None:
+        """The punctuation of a micro-batch: from a source of its own, or with the epoch."""
+        if (told_us := told_punctuation(checkpoint, batch)) is not None:
+            return told_us
+        if (epoch := epoch_of(checkpoint, batch, None)) is None:
+            return None
+        return self.running.epochs.told_us(ring.parts[0], {ring.parts[0]: epoch})
 
     # streams
 

@@ -20,7 +20,7 @@ from penstock.plan.explain import Place
 from penstock.plan.specs import Composition
 from penstock.runtime.compile import Generation, Input, ring_frame, runs_in_reader
 from penstock.runtime.config import StageConfig
-from penstock.runtime.derived.progress import take_up
+from penstock.runtime.derived.progress import is_told_beside, take_up
 from penstock.runtime.dispatch import Dispatcher
 from penstock.runtime.rings.checkpoints import clear_leftovers
 from penstock.runtime.rings.failures import first_cause
@@ -115,8 +115,9 @@ class Ring:
         settings = launch.settings | generation.settings
         scheduled = scheduled_in(session, f"penstock-{self.pool}")
         with ring_settings(session, settings), scheduled, errors_unlogged():
+            beside = is_told_beside(Path(self._checkpoint))
             results = ring_frame(
-                session, self.composition, self.inputs, self._config, frames, generation
+                session, self.composition, self.inputs, self._config, frames, generation, beside
             )
             self.dispatcher.stopping.clear()
             self._query = (
