@@ -90,6 +90,18 @@ def arrow_type(type_: str) -> pa.DataType:
     return _ARROW[type_]
 
 
+def as_type(values: pa.Array, type_: str) -> pa.Array:
+    """Values of another type that holds them all; times and dates also as what they count.
+
+    >>> as_type(pa.array([18262], pa.int64()), "date").to_pylist()
+    [datetime.date(2020, 1, 1)]
+    """
+    wanted = arrow_type(type_)
+    if pa.types.is_date32(values.type) or pa.types.is_date32(wanted):
+        values = values.cast(pa.int32())
+    return values.cast(wanted)
+
+
 def has_arrow_type(type_: str) -> bool:
     """Whether penstock can carry values of a type itself; a user's DataFrame may have others.
 

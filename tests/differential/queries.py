@@ -321,6 +321,29 @@ def families(rng: random.Random, table: Table, count: int) -> list[Query]:
     return found
 
 
+# columns that queries of one ring group by, each its own; `f` has a ring of its own
+_OWN_KEYS = ("k", "s", "flag", "day", "h", "b", "ts")
+
+
+def in_roles(rng: random.Random, table: Table, count: int) -> list[Query]:
+    """Window queries of one ring that group by and aggregate each their own columns."""
+    found = []
+    for _ in range(count):
+        keys = rng.sample(_OWN_KEYS, rng.choice((0, 1, 1, 2)))
+        names = [name for name in rng.sample(list(_FAMILIES), rng.randint(1, 3)) if name != "m"]
+        calls = [f"{function}({name})" for name in names for function in _FAMILIES[name]]
+        some = rng.sample((*calls, "count(*)"), rng.randint(1, min(5, 1 + len(calls))))
+        items = ", ".join(f"{text} AS c{i}" for i, text in enumerate((*keys, *some)))
+        range_ms, slide_ms = _window(rng, table.span_s)
+        w = condition(rng, table)
+        window = f"[RANGE {range_ms} MILLISECONDS SLIDE {slide_ms} MILLISECONDS]"
+        grouping = _grouping(rng, list(map(same, keys)))
+        text = f"SELECT {items} FROM S {window} WHERE {w.ours}{grouping}"
+        expected = _windowed(range_ms * 1000, slide_ms * 1000, items, w.duck, keys)
+        found.append(Query(text, expected, 2 + len(keys)))
+    return found
+
+
 def _of_key(having: Pair, key: Pair) -> Pair:
     return _glue("({0}) AND ({1}) IS NOT NULL", having, key)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.differential.answers import difference, open_duckdb
-from tests.differential.queries import Query, families, selections, windows
+from tests.differential.queries import Query, families, in_roles, selections, windows
 from tests.differential.tables import FORMATS, SCHEMA, Table, random_table, write_files
 
 from penstock import Engine
@@ -62,6 +62,7 @@ def test_a_bounded_run_gives_the_rows_that_duckdb_gives(
     queries = selections(rng, table, 25, derived=False) + selections(rng, table, 6, derived=True)
     queries += windows(rng, table, 6, native=False) + windows(rng, table, 6, native=False)
     queries += windows(rng, table, 6, native=True) + families(rng, table, 8)
+    queries += in_roles(rng, table, 16)
     settings = {"parallelism": rng.choice((1, 2, 4)), "native_queries": rng.choice((0, 4, 100))}
     with Engine(spark, tmp_path / "w", bounded=True, settings=settings) as engine:
         engine.execute(file_stream(rng, table, FORMATS[seed % 4], tmp_path / "in"))
@@ -76,7 +77,7 @@ def test_a_dataframe_of_the_users_gives_the_same_rows(
     table = random_table(rng, 400)
     queries = selections(rng, table, 15, derived=False) + selections(rng, table, 4, derived=True)
     queries += windows(rng, table, 6, native=False) + windows(rng, table, 6, native=True)
-    queries += families(rng, table, 6)
+    queries += families(rng, table, 6) + in_roles(rng, table, 8)
     write_files(rng, table.rows, "parquet", tmp_path / "in")
     reader = spark.readStream.schema(SCHEMA.ddl()).option("maxFilesPerTrigger", 2)
     settings = {"parallelism": 2, "native_queries": native_queries}

@@ -187,7 +187,8 @@ def test_explain_says_what_a_ring_computes_and_with_whom_it_is_shared() -> None:
     [query] = bound(text)
     composition = compose(query, lambda sql, _: sql, lambda _: None).composition
     assert ring_lines(query, composition, None) == [
-        "computes  any of count(*); count, sum, avg, min, max of temp from Sensors by room",
+        "computes  the usual aggregates of any columns of Sensors, by any; at most 1 by number or "
+        "time and 1 by text, 1 of whole numbers or times and 1 of floats",
         "ring      a new one: no running query has this composition",
     ]
     six = Sharing("window-1", 6, {}, ("a", "b", "c", "d"), runs=True)
@@ -211,7 +212,17 @@ def test_explain_says_what_a_ring_computes_and_with_whom_it_is_shared() -> None:
             "any of count(*); count, sum, avg, min, max of id, temp; count of room from Sensors;"
             " HAVING with constants of its own",
         ),
-        ("SELECT room FROM Sensors [NOW] GROUP BY room", "any of count(*) from Sensors by room"),
+        (
+            "SELECT room FROM Sensors [NOW] GROUP BY room HAVING count(*) > 3",
+            "the usual aggregates of any columns of Sensors, by any; at most 1 by number or time "
+            "and 1 by text, 1 of whole numbers or times and 1 of floats; HAVING with constants of"
+            " its own",
+        ),
+        (
+            "SELECT max(temp), min(id), max(ts) FROM Sensors [NOW] GROUP BY room",
+            "the usual aggregates of any columns of Sensors, by any; at most 1 by number or time "
+            "and 1 by text, 2 of whole numbers or times and 1 of floats",
+        ),
         (
             "SELECT max(temp) - 1 AS m FROM Sensors [NOW] HAVING max(temp) > max(id) + 1",
             "(max(temp) - 1) of Sensors; HAVING with the same constants",

@@ -175,6 +175,23 @@ OWN = {
         "SELECT sum(temp) AS s, count(temp) AS n FROM Sensors [NOW] GROUP BY room",
         "SELECT mean(temp) AS a, min(temp) AS low, room FROM Sensors [NOW] GROUP BY room",
     ),
+    "which columns are grouped and aggregated": (
+        "SELECT room, max(temp) AS m FROM Sensors [NOW] GROUP BY room",
+        "SELECT id, max(temp) AS m FROM Sensors [NOW] GROUP BY id",
+        "SELECT id, max(id) AS m FROM Sensors [NOW] GROUP BY id",
+        "SELECT max(temp) AS m FROM Sensors [NOW]",
+        "SELECT room, max(ts) AS m FROM Sensors [NOW] GROUP BY ok, room",
+    ),
+    "which columns HAVING is about": (
+        "SELECT room, max(temp) AS m FROM Sensors [NOW] GROUP BY room HAVING count(*) > 3",
+        "SELECT id, max(id) AS m FROM Sensors [NOW] GROUP BY id HAVING count(*) > 4",
+        "SELECT max(ts) AS m FROM Sensors [NOW] HAVING count(*) > 5",
+    ),
+    "which columns of several are aggregated": (
+        "SELECT max(id) AS a, min(ts) AS b FROM Sensors [NOW] GROUP BY room",
+        "SELECT max(ts) AS a, min(id) AS b FROM Sensors [NOW]",
+        "SELECT max(ts) AS a, avg(id) AS c, min(temp) AS b FROM Sensors [NOW]",
+    ),
     "groups alone, or counted": (
         "SELECT room FROM Sensors [NOW] GROUP BY room",
         "SELECT room, count(1) AS n FROM Sensors [NOW] GROUP BY room",
@@ -219,9 +236,13 @@ APART = {
         f"SELECT room {JOIN} AND 1 / temp > at AND ts < at",
         f"SELECT room {JOIN} AND ts < at AND 1 / temp > at",
     ),
-    "aggregates of other columns": (
-        "SELECT max(temp) AS m FROM Sensors [NOW]",
-        "SELECT max(id) AS m FROM Sensors [NOW]",
+    "HAVING of other columns": (
+        "SELECT max(temp) AS m FROM Sensors [NOW] HAVING min(temp) > 3",
+        "SELECT max(temp) AS m FROM Sensors [NOW] HAVING min(id) > 3",
+    ),
+    "computed with aggregates of other columns": (
+        "SELECT max(temp) + 1 AS m FROM Sensors [NOW]",
+        "SELECT max(hum) + 1 AS m FROM Sensors [NOW]",
     ),
     "constants of HAVING that are of other types": (
         "SELECT room FROM Sensors [NOW] GROUP BY room HAVING count(*) > 3",
@@ -287,7 +308,7 @@ def test_results_of_windows_begin_with_the_window() -> None:
         ("window_start", "window_start"),
         ("window_end", "window_end"),
         ("n", "`__a0`"),
-        ("room", "`__k0`"),
+        ("room", "`__k1`"),  # the first of the texts, behind that of the numbers
     ]
 
 

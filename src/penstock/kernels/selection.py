@@ -324,6 +324,16 @@ def select(selection: Selects, batch: pa.RecordBatch, together: int = TOGETHER) 
     return Matches(selection.slot_numbers.size, offsets, slots, visits)
 
 
+def matches_of(matches: Matches, positions: Ints) -> Matches:
+    """The matches of some slots, which are then at positions 0 … of their own."""
+    places = np.full(matches.slot_count, -1, np.int32)
+    places[positions] = np.arange(positions.size)
+    own = places[matches.slots]
+    kept = own >= 0
+    offsets = np.concatenate([[0], np.cumsum(kept)])[matches.offsets]
+    return Matches(positions.size, offsets, own[kept], matches.visits)
+
+
 def rows_by_slot(matches: Matches) -> tuple[Ints, Ints]:
     """The matches by slot: offsets per slot position, and row indexes, ascending."""
     return _transpose(matches.offsets, matches.slots, matches.slot_count)

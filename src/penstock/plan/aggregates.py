@@ -1,9 +1,9 @@
 """How aggregates are put together from partial ones, and how the others are written for Spark.
 
 A merge names the partials that the Arrow stage keeps per (query, group, window) and the Spark SQL
-that makes the result of them. Integer sums are merged as decimals: partial sums fit 64 bits, their
-total need not, and an overflow must be an error as in Spark, not a wrong number. It is one of the
-result, not of the state: so it is that of a query, and not of its ring.
+that makes the result of them. Integer sums are merged in halves of 32 bits: partial sums fit 64
+bits, their total need not, and an overflow must be an error as in Spark, not a wrong number. It is
+one of the result, not of the state: so it is that of a query, and not of its ring.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from penstock.errors import QueryError
 from penstock.language.ast import Aggregate
 from penstock.language.render import render
-from penstock.plan.specs import PartialKind
+from penstock.plan.specs import Half, PartialKind
 from penstock.schema import FLOAT_TYPES, INTEGER_TYPES, decimal_parts
 
 # Chan's formula over the (n, mean, m2) of all parts. Sums of squares would be simpler and wrong:
@@ -38,16 +38,21 @@ _SPREAD |= {
 }
 _ORDERED = frozenset({"string", "date", "timestamp", "timestamp_ntz", "boolean"})
 MOMENTS_TYPE = "struct<n: bigint, mean: double, m2: double>"
+_HALVES: tuple[tuple[PartialKind, str, Half], ...] = (
+    ("sum", "bigint", "high"),
+    ("sum", "bigint", "low"),
+)
+_TOTAL = "cast(sum({0}) AS decimal(20,0)) * 4294967296 + sum({1})"
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Partials an aggregate needs (kind, Spark type) and SQL over their names {0}, {1}.
+    """Partials an aggregate needs (kind, Spark type, half) and SQL over their names {0}, {1}.
 
     type: what the result has to be cast to, which may fail; None: it is what it should be.
     """
 
-    partials: tuple[tuple[PartialKind, str], ...]
+    partials: tuple[tuple[PartialKind, str, Half], ...]
     sql: str
     type: str | None = None
 
@@ -55,7 +60,7 @@ class Merge:
 def merge_of(name: str, type_: str | None) -> Merge | None:
     """How to compute `name(x)` from partials by x's type (None: COUNT(*)); None if it cannot."""
     if name == "count":
-        return Merge(((("count_star" if type_ is None else "count"), "bigint"),), "sum({0})")
+        return Merge(((("count_star" if type_ is None else "count"), "bigint", None),), "sum({0})")
     if type_ is None:
         return None
     decimal = decimal_parts(type_)
@@ -63,25 +68,24 @@ def merge_of(name: str, type_: str | None) -> Merge | None:
     numeric = type_ in INTEGER_TYPES or type_ in FLOAT_TYPES
     match name:
         case "sum" if type_ in INTEGER_TYPES:
-            return Merge((("sum", "bigint"),), "sum(cast({0} AS decimal(19,0)))", "bigint")
+            return Merge(_HALVES, _TOTAL, "bigint")
         case "sum" if type_ in FLOAT_TYPES:
-            return Merge((("sum", "double"),), "sum({0})")
+            return Merge((("sum", "double", None),), "sum({0})")
         case "sum" if decimal is not None and short_decimal:
             wide = f"decimal({decimal[0] + 10},{decimal[1]})"
-            return Merge((("sum", wide),), "sum({0})", wide)
+            return Merge((("sum", wide, None),), "sum({0})", wide)
         case "avg" | "mean" if type_ in INTEGER_TYPES:
-            total = "cast(sum({0}) AS double)"  # not the partial of a sum: that may overflow
-            return Merge(
-                (("sum", "decimal(19,0)"), ("count", "bigint")), f"{total} / nullif(sum({{1}}), 0)"
-            )
+            mean = f"cast({_TOTAL} AS double) / nullif(sum({{2}}), 0)"
+            return Merge((*_HALVES, ("count", "bigint", None)), mean)
         case "avg" | "mean" if type_ in FLOAT_TYPES:
-            return Merge((("sum", "double"), ("count", "bigint")), "sum({0}) / nullif(sum({1}), 0)")
+            mean = "sum({0}) / nullif(sum({1}), 0)"
+            return Merge((("sum", "double", None), ("count", "bigint", None)), mean)
         case "min" | "max" if numeric or short_decimal or type_ in _ORDERED:
             kind: PartialKind = "min" if name == "min" else "max"
-            return Merge(((kind, type_),), f"{name}({{0}})")
+            return Merge(((kind, type_, None),), f"{name}({{0}})")
         case _ if name in _SPREAD and (numeric or short_decimal):
             finish = f"r -> {_SPREAD[name]}"
-            return Merge((("moments", MOMENTS_TYPE),), _MOMENTS.replace("{finish}", finish))
+            return Merge((("moments", MOMENTS_TYPE, None),), _MOMENTS.replace("{finish}", finish))
         case _:
             return None
 

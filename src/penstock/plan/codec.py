@@ -74,6 +74,7 @@ def _slot(raw: Any) -> SlotSpec:
         inputs=tuple(_slot(i) for i in raw.get("inputs", ())),
         shows=tuple(raw.get("shows", ())),
         constants=tuple(raw.get("constants", ())),
+        roles=tuple((role, column) for role, column in raw.get("roles", ())),
     )
 
 
@@ -88,13 +89,14 @@ def _value_set(raw: Any) -> ValueSet:
 
 
 def dump_columns(columns: Iterable[Shown]) -> str:
-    return canonical([[column.name, column.place] for column in columns])
+    listed = [[c.name, c.place, *([] if c.type is None else [c.type])] for c in columns]
+    return canonical(listed)
 
 
 @lru_cache(maxsize=1024)  # thousands of queries show the same
 def columns_from(text: str) -> tuple[Shown, ...] | None:
     """A query's result columns; None where the ring's own are meant."""
-    return tuple(Shown(name, place) for name, place in json.loads(text)) if text else None
+    return tuple(Shown(*column) for column in json.loads(text)) if text else None
 
 
 @lru_cache(maxsize=1024)  # looked through at every registration

@@ -22,6 +22,7 @@ from penstock.plan.composed import Composed, Deriver, TypeOf, composed_of, fixed
 from penstock.plan.having import HavingConstants, with_parts_in_order
 from penstock.plan.predicates import Fold, Predicate, analyse
 from penstock.plan.result_columns import in_order, with_all_aggregates, with_all_columns
+from penstock.plan.roles import in_roles
 from penstock.plan.specs import Attribute, Composition, Output, Partial
 from penstock.schema import is_groupable
 
@@ -31,6 +32,13 @@ def compose(query: BoundQuery, type_of: TypeOf, fold: Fold) -> Composed:
     if len(query.inputs) > 1:
         return compose_join(query, type_of, fold)
     query, columns = in_order(query)
+    if (given := in_roles(query, columns)) is not None:
+        composed = _compose(given.query, type_of, fold)
+        if composed.composition.preaggregated:
+            composition = replace(composed.composition, any_columns=True, in_roles=True)
+            return replace(
+                composed, composition=composition, columns=given.columns, roles=given.roles
+            )
     if (widened := with_all_aggregates(query, columns)) is not None:
         composed = _compose(widened[0], type_of, fold)
         if composed.composition.preaggregated:
@@ -198,12 +206,12 @@ def _partial_names(
 ) -> list[str]:
     """Names of the partial columns that a merge needs; equal partials are kept once."""
     names = []
-    for kind, type_ in merge.partials:
+    for kind, type_, half in merge.partials:
         argument = None if attribute is None else attribute.name
-        alike = (p for p in partials if (p.kind, p.argument) == (kind, argument))
+        alike = (p for p in partials if (p.kind, p.argument, p.half) == (kind, argument, half))
         known = next((p for p in alike if partials[p] == type_), None)
         if known is None:
-            known = Partial(kind, argument, f"__p{len(partials)}")
+            known = Partial(kind, argument, f"__p{len(partials)}", half)
             partials[known] = type_
         names.append(known.name)
     return names

@@ -26,7 +26,7 @@ class Composed:
     """Where a query runs (composition) and what makes it itself there (the rest).
 
     In a join, `inputs` are what its inputs contribute. `columns`: its results, in its own order.
-    `constants`: those of its HAVING that are data.
+    `constants`: those of its HAVING that are data. `roles`: of which columns its ring speaks.
     """
 
     composition: Composition
@@ -36,6 +36,7 @@ class Composed:
     inputs: tuple[Composed, ...] = ()
     columns: tuple[Shown, ...] = ()
     constants: tuple[Constant, ...] = ()
+    roles: tuple[tuple[str, str], ...] = ()
 
 
 def composed_of(

@@ -112,7 +112,9 @@ def _window_lines(query: BoundQuery, composed: Composed) -> list[str]:
     lines = [f"window    {span} on {composition.event_time}"]
     if composition.preaggregated:
         kept = partials_kept(composition, composed.columns)
-        kinds = dict.fromkeys(f"{p.kind}({p.argument or '*'})" for p in kept)
+        names = dict(composed.roles)
+        arguments = [(p.kind, p.argument or "*") for p in kept]
+        kinds = dict.fromkeys(f"{kind}({names.get(name, name)})" for kind, name in arguments)
         told = ", ".join(kinds) if kinds else "none but the groups themselves,"
         lines.append(f"partials  {told} per query, group and window, before the shuffle")
     else:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.language.render import render
 from penstock.plan.bound import BoundQuery
 from penstock.plan.result_columns import usual_aggregates
+from penstock.plan.roles import FLOAT_VALUE, TEXT_KEY, WHOLE_KEY, WHOLE_VALUE
 from penstock.plan.specs import Composition, ValueSet
 
 NAMED = 4  # queries that EXPLAIN names
@@ -50,6 +52,9 @@ def _computed(query: BoundQuery, composition: Composition) -> str:
     """What queries must have in common; in which words and order does not matter."""
     if composition.any_columns and composition.kind == "select":
         return f"nothing: columns of {composition.stream} as they come, whichever a query selects"
+    if composition.in_roles:
+        what = f"the usual aggregates of any columns of {composition.stream}, by any"
+        return f"{what}; {_most(composition)}{_having(composition)}"
     items = ", ".join(dict.fromkeys(render(item.expr) for item in query.items))
     if composition.any_columns:
         items = f"any of {_family(query)}"
@@ -57,10 +62,23 @@ def _computed(query: BoundQuery, composition: Composition) -> str:
     keys = ", ".join(dict.fromkeys(render(key) for key in query.keys))
     text = f"{items} {'from' if composition.any_columns else 'of'} {streams}"
     text += f" by {keys}" if keys else ""
-    if composition.having is not None:
-        own = "constants of its own" if composition.constants else "the same constants"
-        text += f"; HAVING with {own}"
-    return text.replace("`", "")
+    return text.replace("`", "") + _having(composition)
+
+
+def _having(composition: Composition) -> str:
+    if composition.having is None:
+        return ""
+    own = "constants of its own" if composition.constants else "the same constants"
+    return f"; HAVING with {own}"
+
+
+def _most(composition: Composition) -> str:
+    """How many columns queries of a ring may group by and aggregate."""
+    arguments = dict.fromkeys(p.argument for p in composition.partials if p.argument is not None)
+    kinds = Counter(role.rstrip("0123456789") for role in (*composition.keys, *arguments))
+    keys = f"{kinds[WHOLE_KEY]} by number or time and {kinds[TEXT_KEY]} by text"
+    values = f"{kinds[WHOLE_VALUE]} of whole numbers or times and {kinds[FLOAT_VALUE]} of floats"
+    return f"at most {keys}, {values}"
 
 
 def _family(query: BoundQuery) -> str:

@@ -72,8 +72,8 @@ def with_all_aggregates(
         return None
     if source.following is not None or source.regions is not None or source.spatial:
         return None
-    wanted = [item.expr if item.expr in query.keys else _spelled(item.expr) for item in query.items]
-    having = None if query.having is None else rebuild(query.having, _spelled)
+    wanted = [item.expr if item.expr in query.keys else spelled(item.expr) for item in query.items]
+    having = None if query.having is None else rebuild(query.having, spelled)
     tested = [] if having is None else [e for e in walk(having) if isinstance(e, Aggregate)]
     family: list[Expr] = [*query.keys, Aggregate("count", ())]
     for column, names in usual_aggregates(query).items():
@@ -96,10 +96,10 @@ def usual_aggregates(query: BoundQuery) -> dict[str, list[str]]:
     calls = [e for expr in exprs for e in walk(expr) if isinstance(e, Aggregate)]
     arguments = {argument for call in calls for argument in call.arguments}
     fields = [f for f in query.source.stream.schema.fields if Column(f.name) in arguments]
-    return {field.name: _usual(field.type) for field in fields}
+    return {field.name: usual(field.type) for field in fields}
 
 
-def _spelled(expr: Expr) -> Aggregate | None:
+def spelled(expr: Expr) -> Aggregate | None:
     """An aggregate in the one way in which its ring has it."""
     if not isinstance(expr, Aggregate) or expr.distinct or expr.where is not None:
         return None
@@ -111,7 +111,7 @@ def _spelled(expr: Expr) -> Aggregate | None:
     return expr
 
 
-def _usual(type_: str) -> list[str]:
+def usual(type_: str) -> list[str]:
     """Aggregates of a column of which a ring has all if it has one: numbers of fixed width."""
     names = _USUAL[:1] if type_ == "string" else _USUAL
     return [name for name in names if merge_of(name, type_) is not None]
@@ -161,4 +161,4 @@ def _is_plain(expr: Expr) -> bool:
 
 def shown_schema(columns: tuple[Shown, ...], ring: Schema) -> Schema:
     """Names and types of a query's results."""
-    return Schema(tuple(Field(c.name, ring.fields[c.place].type) for c in columns))
+    return Schema(tuple(Field(c.name, c.type or ring.fields[c.place].type) for c in columns))

@@ -97,6 +97,7 @@ class SlotSpec:
     for each input the terms of its tuples and as window their RANGE (None: unbounded). `shows`:
     where queries select whichever columns they like, the places of these among the ring's.
     `constants`: what its HAVING compares with, in the order of the composition's `constants`.
+    `roles`: where a ring speaks of these instead of columns, the column of each that it has.
     """
 
     slot: int
@@ -107,8 +108,10 @@ class SlotSpec:
     inputs: tuple[SlotSpec, ...] = ()
     shows: tuple[int, ...] = ()
     constants: tuple[Constant, ...] = ()
+    roles: tuple[tuple[str, str], ...] = ()
 
 
+Half = OneOf["high", "low"] | None
 PartialKind = OneOf["count_star", "count", "sum", "min", "max", "moments"]
 
 
@@ -123,6 +126,7 @@ class Partial:
     kind: PartialKind
     argument: str | None  # attribute name
     name: str  # column name in the stage's output
+    half: Half = None  # of a 64-bit sum: 32 bits, whose totals fit 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +137,14 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A result column of one query: its name, and its place among the ring's own columns."""
+    """A result column of one query: its name, and its place among the ring's own columns.
+
+    type: what it is shown as; None: as the ring has it.
+    """
 
     name: str
     place: int
+    type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +253,8 @@ class Composition:
     `outputs` and `having` speak of __k and of the `aggregates` __a0…), or ships rows once per
     window and leaves all the rest to Spark (`keys`, `outputs` and `having` are SQL over the shipped
     columns). With `any_columns` it has all its keys and the usual aggregates of its columns as
-    outputs, and keeps the partials of those that its slots show. `having` may also speak of
+    outputs, and keeps the partials of those that its slots show. With `in_roles`, too, columns of
+    `keys` and `partials` are roles, which its slots give to columns. `having` may also speak of
     constants __h0…, of the types `constants`, whose values are data. `per` is the stream column
     that tells the sources of tuples apart: the drop ratio is promised to each. If it is itself a
     key, each source's windows close on their own (`apart`; it is then one of `keys`, or shipped);
@@ -273,6 +282,7 @@ class Composition:
     computed: bool = False
     fenced: bool = False
     any_columns: bool = False
+    in_roles: bool = False
     regions: RegionJoin | None = None
     spatial: tuple[SpatialValue, ...] = ()
     following: Following | None = None

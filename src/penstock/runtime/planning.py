@@ -86,4 +86,5 @@ def _slot(number: int, composed: Composed) -> SlotSpec:
         inputs=inputs,
         shows=shows,
         constants=composed.constants,
+        roles=composed.roles,
     )

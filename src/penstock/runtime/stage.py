@@ -28,7 +28,7 @@ from penstock.kernels.delays import (
 from penstock.kernels.fenced_selection import FencedSelection
 from penstock.kernels.placing import Placing
 from penstock.kernels.selection import Matches, select
-from penstock.kernels.windows import expand, preaggregate
+from penstock.kernels.windows import expand
 from penstock.plan.catalog import Stream
 from penstock.plan.columns import column_types
 from penstock.plan.having import constant_name
@@ -37,9 +37,9 @@ from penstock.runtime.config import ORIGIN, SHIFT_US, TRUE_END
 from penstock.runtime.late import ROW, each_once, late_columns, moved
 from penstock.runtime.packing import pack, packed_columns, packed_name
 from penstock.runtime.per_source import Sources
+from penstock.runtime.pre_aggregation import PreAggregation
 from penstock.runtime.report import TaskReport
 from penstock.runtime.shown import ShownColumns
-from penstock.runtime.shown_partials import ShownPartials
 from penstock.runtime.window_rows import END
 from penstock.schema import arrow_type
 
@@ -79,10 +79,7 @@ class Stage:
     usage_told: int = -1  # version whose use of attributes the engine knows
     watches: bool = False  # of a selection: whether its disorder matters to others
     shown: ShownColumns | None = None  # None: all that there are
-    partials: ShownPartials = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.partials = ShownPartials(self.composition, self.shown)
+    folding: PreAggregation | None = None  # of windows
 
     @classmethod
     def of(cls, composition: Composition, stream: Stream, placing: Placing | None = None) -> Self:
@@ -90,9 +87,12 @@ class Stage:
         types = column_types(composition, stream)
         types |= {a.name: a.type for a in composition.derived}
         packed = packed_columns(composition, stream)
-        shown = ShownColumns() if composition.any_columns else None
-        selection = FencedSelection(types)
-        return cls(composition, stream, types, selection, packed, placing, shown=shown)
+        any_columns = composition.any_columns and composition.kind == "select"
+        stage = cls(composition, stream, types, FencedSelection(types), packed, placing)
+        stage.shown = ShownColumns() if any_columns else None
+        if composition.preaggregated:
+            stage.folding = PreAggregation(composition, types)
+        return stage
 
     def change(self, version: int, added: Sequence[SlotSpec], dropped: Sequence[int] = ()) -> None:
         """Go on to another version; the work is that of what changed."""
@@ -105,6 +105,8 @@ class Stage:
         if self.composition.kind != "select":
             kept = {s.slot: s for s in self.slots} | {s.slot: replace(s, terms=()) for s in added}
             self.slots = [kept[slot] for slot in self.selection.slot_numbers.tolist()]
+        if self.folding is not None:
+            self.folding.change(self.slots)
         self.version = version
 
     def columns(self) -> list[str]:
@@ -116,8 +118,9 @@ class Stage:
     def _needed(self) -> set[str]:
         composition = self.composition
         needed = self.selection.columns | {name for _, name in self._leaving()}
-        needed |= {p.argument for p in self.partials.folded() if p.argument is not None}
-        if composition.preaggregated or composition.kind == "input":
+        if self.folding is not None:
+            needed |= self.folding.columns
+        if composition.kind == "input":
             needed |= set(composition.keys)
         if composition.kind != "select":
             roles = (composition.event_time, self.stream.arrival_time, composition.per)
@@ -252,8 +255,7 @@ class Stage:
     def _leaving(self) -> list[tuple[int, str]]:
         """The columns of tuples that leave the stage, with their places."""
         columns = self.composition.shipped if self.packed is None else self.packed
-        shown = self.shown if self.composition.kind == "select" else None
-        places = range(len(columns)) if shown is None else shown.places
+        places = range(len(columns)) if self.shown is None else self.shown.places
         return [(place, columns[place]) for place in places]
 
     def _rows(
@@ -268,18 +270,8 @@ class Stage:
             times = self._times(batch, epoch)
         ts_us, mask, closed_us = times.ts_us, times.timed, times.closed_us
         matches = self._select(batch, epoch, report)
-        if self.composition.preaggregated:
-            rows = preaggregate(
-                batch,
-                matches,
-                self.slots,
-                ts_us,
-                self.composition.keys,
-                self.partials.folded(),
-                self.types,
-                closed_us,
-                mask,
-            )
+        if self.folding is not None:
+            rows = self.folding.rows(batch, matches, ts_us, closed_us, mask)
         else:
             rows = expand(
                 batch, matches, self.slots, ts_us, closed_us, self.composition.shipped, mask
@@ -368,25 +360,22 @@ class Stage:
         end_us = rows.column("__end_us").to_numpy()
         closing_us = end_us
         if self.composition.apart:
-            column = rows.column(str(self.composition.per))
+            column = rows.column(self._source_column())
             closing_us = Sources(column, epoch).closing_us(end_us)
         end = pa.array(closing_us + SHIFT_US).cast(END)
-        rest = rows.columns[2:]
-        if self.composition.preaggregated:
-            types = self.composition.key_types
-            keys = [c.cast(arrow_type(t)) for c, t in zip(rest, types, strict=False)]
-            partials = self.partials.columns(rest[len(keys) :], slot)
-            names = [*(f"__k{i}" for i in range(len(keys))), *partials]
-            rest = [*keys, *partials.values()]
-        else:
-            names = list(self.composition.shipped)
         fixed = {"__slot": rows.column("__slot"), "__range_us": pa.array(range_us), "__end": end}
         if self.composition.apart:
             fixed[TRUE_END] = pa.array(end_us)
         for place, type_ in enumerate(self.composition.constants):
             constants = pa.array([s.constants[place] for s in specs], arrow_type(type_))
             fixed[constant_name(place)] = constants.take(pa.array(inverse))
-        return pa.RecordBatch.from_arrays([*fixed.values(), *rest], names=[*fixed, *names])
+        rest = dict(zip(rows.schema.names[2:], rows.columns[2:], strict=True))
+        return pa.RecordBatch.from_pydict(fixed | rest)
+
+    def _source_column(self) -> str:
+        """What the column that tells sources apart is called in window rows."""
+        per = str(self.composition.per)
+        return per if self.folding is None else f"__k{self.composition.keys.index(per)}"
 
     def _keep_late(self, late: pa.Table, report: TaskReport, reread: Reread) -> None:
         """Late tuples with all their columns; they are few, so they are read again when needed."""

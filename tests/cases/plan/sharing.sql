@@ -117,11 +117,21 @@ SELECT id FROM Sensors WHERE upper(room) = 'HALL';
 SELECT id FROM Sensors WHERE id + 1 > 5;
 SELECT id FROM Sensors WHERE 1 / id > 5
 
--- apart: other groups or aggregates
+-- share: groups and aggregates of any columns
 SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE];
 SELECT count(temp) AS n FROM Sensors [RANGE 1 MINUTE];
 SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE] GROUP BY room;
-SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE] GROUP BY id;
+SELECT id, avg(temp) AS a, max(ts) AS last FROM Sensors [RANGE 1 MINUTE] GROUP BY id, room;
+SELECT ok, min(id) AS n, room FROM Sensors [RANGE 1 MINUTE] GROUP BY ok, room
+
+-- apart: more columns of a sort, other groups or aggregates
+SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE];
+SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE] GROUP BY id, ok;
+SELECT max(id) AS n, max(ts) AS last FROM Sensors [RANGE 1 MINUTE];
+SELECT count(room) AS n FROM Sensors [RANGE 1 MINUTE];
+SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE] GROUP BY temp;
+SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE] GROUP BY upper(room);
+SELECT stddev(temp) AS s FROM Sensors [RANGE 1 MINUTE];
 SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE] HAVING count(*) > 1;
 SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE WATTR arrived];
 SELECT count(*) AS n FROM Sensors [RANGE 1 MINUTE DRATIO 1%];

@@ -27,6 +27,7 @@ from penstock.plan.specs import Composition, Partial
 
 FAILED = "__failed"  # the number of the first output without a value
 _VALUE = "v"
+_ROLE = re.compile(r"__[gv][a-z]\d+")  # which column that is differs from query to query
 _INTERNAL = re.compile(r"`?(__[akh]\d+)`?")
 
 
@@ -68,6 +69,8 @@ def blamed(composition: Composition) -> tuple[str, ...]:
         return tuple(texts)
     known = {f"__k{i}": name for i, name in enumerate(composition.keys)}
     known |= {name: _call(partials) for name, partials in partials_of(composition).items()}
+    if composition.in_roles:
+        known = {name: _ROLE.sub("…", text) for name, text in known.items()}
     return tuple(_INTERNAL.sub(lambda found: known.get(found[1], "…"), text) for text in texts)
 
 
@@ -75,7 +78,8 @@ def _call(partials: list[Partial]) -> str:
     """An aggregate by what it is made of."""
     first = partials[0]
     kinds = {"count_star": "count", "moments": "variance"}
-    name = "avg" if len(partials) > 1 else kinds.get(first.kind, first.kind)
+    of_two = first.kind == "sum" and partials[-1].kind == "count"
+    name = "avg" if of_two else kinds.get(first.kind, first.kind)
     return f"{name}({first.argument or '*'})"
 
 

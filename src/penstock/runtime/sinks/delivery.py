@@ -19,7 +19,15 @@ import pyarrow as pa
 from penstock.plan.codec import dump_columns
 from penstock.plan.specs import Shown
 from penstock.runtime.derived.feed import Feed
-from penstock.runtime.sinks.matched import Matched, only, rows_by_slot, shown_rows, with_queries
+from penstock.runtime.sinks.matched import (
+    Matched,
+    only,
+    picked_rows,
+    rows_by_slot,
+    shown_rows,
+    typed_rows,
+    with_queries,
+)
 
 Columns = tuple[Shown, ...] | None  # that a query shows; None: all of its ring
 
@@ -138,9 +146,14 @@ def own_rows(
     matched: Matched, columns: Mapping[int, Columns], wanted: object = True
 ) -> Callable[[int], pa.Table]:
     """A query's rows as it shows them, by slot; made ready for all queries at once if wanted."""
-    shown = cache(partial(shown_rows, matched.rows))  # queries of a kind show the same
+    picked = cache(partial(picked_rows, matched.rows))  # queries of a kind show the same
     rows_of = rows_by_slot(matched.slots) if wanted else {}
-    return lambda slot: shown(columns[slot]).take(pa.array(rows_of[slot]))
+
+    def rows(slot: int) -> pa.Table:
+        own = columns[slot]
+        return typed_rows(picked(own).take(pa.array(rows_of[slot])), own)
+
+    return rows
 
 
 def _rows_of_many(matched: Matched, names: Mapping[int, str], columns: Columns) -> pa.Table:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock.plan.specs import Shown
 from penstock.runtime.packing import packed_name, place_of
+from penstock.schema import as_type
 
 QUERIES_COLUMN = "_queries"
 _FEW_SLOTS = 1 << 16
@@ -53,10 +54,24 @@ def _with_missing(rows: pa.Table, count: int) -> pa.Table:
 
 
 def shown_rows(rows: pa.Table, columns: Sequence[Shown] | None) -> pa.Table:
-    """The columns that a query shows, under its names; None: all as they are."""
+    """A query's rows as it shows them; columns None: all as they are."""
+    return rows if columns is None else typed_rows(picked_rows(rows, columns), columns)
+
+
+def picked_rows(rows: pa.Table, columns: Sequence[Shown] | None) -> pa.Table:
+    """The columns that a query shows, under its names, of anybody's rows."""
     if columns is None:
         return rows
     return rows.select([c.place for c in columns]).rename_columns([c.name for c in columns])
+
+
+def typed_rows(rows: pa.Table, columns: Sequence[Shown] | None) -> pa.Table:
+    """A query's rows with its columns, in its types: those of others need not fit them."""
+    for place, column in enumerate(columns or ()):
+        if column.type is not None:
+            values = as_type(rows.column(place), column.type)
+            rows = rows.set_column(place, column.name, values)
+    return rows
 
 
 def counts_by_slot(slots: pa.ListArray) -> dict[int, int]:
