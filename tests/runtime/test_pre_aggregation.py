@@ -18,8 +18,8 @@ from penstock.plan.bind import bind
 from penstock.plan.catalog import Catalog, Stream
 from penstock.plan.compose import compose
 from penstock.plan.composed import Composed
+from penstock.plan.result_columns import places_needed
 from penstock.plan.specs import SlotSpec
-from penstock.runtime.planning import places_needed
 from penstock.runtime.pre_aggregation import PreAggregation
 from penstock.schema import Schema
 
@@ -129,7 +129,7 @@ def test_sums_beyond_64_bits_are_kept_in_halves() -> None:
     found = folded(batch, [[0], [0], [0]], [slot(1, query)], -(2**62)).batch
     high, low = (
         sum(found.column(partial.name).to_pylist())
-        for half in ("high", "low")
+        for half in ("asked", "low")
         for partial in query.composition.partials
         if partial.half == half
     )

@@ -38,10 +38,9 @@ _SPREAD |= {
 }
 _ORDERED = frozenset({"string", "date", "timestamp", "timestamp_ntz", "boolean"})
 MOMENTS_TYPE = "struct<n: bigint, mean: double, m2: double>"
-_HALVES: tuple[tuple[PartialKind, str, Half], ...] = (
-    ("sum", "bigint", "high"),
-    ("sum", "bigint", "low"),
-)
+_HIGH: tuple[PartialKind, str, Half] = ("sum", "bigint", "high")
+_ASKED: tuple[PartialKind, str, Half] = ("sum", "bigint", "asked")
+_LOW: tuple[PartialKind, str, Half] = ("sum", "bigint", "low")
 _TOTAL = "cast(sum({0}) AS decimal(20,0)) * 4294967296 + sum({1})"
 
 
@@ -68,7 +67,7 @@ def merge_of(name: str, type_: str | None) -> Merge | None:
     numeric = type_ in INTEGER_TYPES or type_ in FLOAT_TYPES
     match name:
         case "sum" if type_ in INTEGER_TYPES:
-            return Merge(_HALVES, _TOTAL, "bigint")
+            return Merge((_ASKED, _LOW), _TOTAL, "bigint")
         case "sum" if type_ in FLOAT_TYPES:
             return Merge((("sum", "double", None),), "sum({0})")
         case "sum" if decimal is not None and short_decimal:
@@ -76,7 +75,7 @@ def merge_of(name: str, type_: str | None) -> Merge | None:
             return Merge((("sum", wide, None),), "sum({0})", wide)
         case "avg" | "mean" if type_ in INTEGER_TYPES:
             mean = f"cast({_TOTAL} AS double) / nullif(sum({{2}}), 0)"
-            return Merge((*_HALVES, ("count", "bigint", None)), mean)
+            return Merge((_HIGH, _LOW, ("count", "bigint", None)), mean)
         case "avg" | "mean" if type_ in FLOAT_TYPES:
             mean = "sum({0}) / nullif(sum({1}), 0)"
             return Merge((("sum", "double", None), ("count", "bigint", None)), mean)

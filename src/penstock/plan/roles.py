@@ -166,7 +166,7 @@ class _Roles:
     def are_all_of(self, having: Expr) -> bool:
         """Whether nothing is left in HAVING that a ring of roles has not."""
         parts = [part for part in walk(having) if isinstance(part, Aggregate | Column)]
-        names = {field.name for field in self.fields}
+        names = {field.name for field in self.fields} | {f"__{name}" for name in WINDOW_COLUMNS}
         return all(
             part in self.family if isinstance(part, Aggregate) else part.name in names
             for part in parts
@@ -176,7 +176,7 @@ class _Roles:
         """What a query shows a value as; None: it is of the type that its ring has."""
         match expr:
             case Column(name) | Aggregate("min" | "max", (Column(name),)):
-                own = self.types[name]
+                own = self.types.get(name)  # those of the window have none
                 return None if own in ("bigint", "double", "string") else own
         return None
 

@@ -111,7 +111,9 @@ class SlotSpec:
     roles: tuple[tuple[str, str], ...] = ()
 
 
-Half = OneOf["high", "low"] | None
+# of a 64-bit sum: 32 bits, whose totals fit 64; "asked": the high ones, for who asks for the sum
+# itself, which may be too large
+Half = OneOf["high", "asked", "low"] | None
 PartialKind = OneOf["count_star", "count", "sum", "min", "max", "moments"]
 
 
@@ -126,7 +128,7 @@ class Partial:
     kind: PartialKind
     argument: str | None  # attribute name
     name: str  # column name in the stage's output
-    half: Half = None  # of a 64-bit sum: 32 bits, whose totals fit 64
+    half: Half = None
 
 
 @dataclass(frozen=True, slots=True)

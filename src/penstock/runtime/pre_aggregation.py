@@ -142,7 +142,9 @@ class PreAggregation:
                 continue
             value = _half(value, partial)
             value = value if type_ == MOMENTS_TYPE else as_type(value, type_)
-            if partial.kind == "sum" and type_ != "double":
+            if partial.half == "asked" or (
+                partial.kind == "sum" and partial.half is None and type_ != "double"
+            ):
                 value = self._where_shown(partial, value, rows.column("__slot"), shape)
             columns[partial.name] = value
         return pa.RecordBatch.from_pydict(columns)
@@ -162,7 +164,7 @@ class PreAggregation:
 
 def _half(values: pa.Array, partial: Partial) -> pa.Array:
     match partial.half:
-        case "high":
+        case "high" | "asked":
             return pc.shift_right(values, _HALF)
         case "low":
             return pc.bit_wise_and(values, _LOW)

@@ -1,9 +1,9 @@
 """Continuous queries of ten kinds over one stream, for penstock and for Structured Streaming.
 
 Five kinds select, each other columns; five aggregate in windows, by other keys or with other
-functions. Queries of a kind differ in their predicate and their RANGE. penstock needs two rings: one
-for all that select, since they compute nothing, and one for all that aggregate, since which columns
-they group by and aggregate, and how, is data.
+functions. Queries of a kind differ in their predicate and their RANGE. penstock needs two rings:
+one for all that select, since they compute nothing, and one for all that aggregate, since which
+columns they group by and aggregate, and how, is data.
 """
 
 from __future__ import annotations

@@ -101,6 +101,10 @@ class QueryTables(EpochTables):
             )
             return version
 
+    def spec(self, slot: int) -> str:
+        """What the ring of a query has to know of it."""
+        return str(self.read("SELECT spec FROM queries WHERE slot = ?", slot)[0][0])
+
     def specs_since(self, ring: str, version: int) -> list[str]:
         """Specs of all queries that came to a ring after a version, dropped ones too."""
         sql = "SELECT spec FROM queries WHERE ring = ? AND added > ?"

@@ -27,7 +27,6 @@ from penstock.plan.specs import Composition, Partial
 
 FAILED = "__failed"  # the number of the first output without a value
 _VALUE = "v"
-_ROLE = re.compile(r"__[gv][a-z]\d+")  # which column that is differs from query to query
 _INTERNAL = re.compile(r"`?(__[akh]\d+)`?")
 
 
@@ -69,8 +68,6 @@ def blamed(composition: Composition) -> tuple[str, ...]:
         return tuple(texts)
     known = {f"__k{i}": name for i, name in enumerate(composition.keys)}
     known |= {name: _call(partials) for name, partials in partials_of(composition).items()}
-    if composition.in_roles:
-        known = {name: _ROLE.sub("…", text) for name, text in known.items()}
     return tuple(_INTERNAL.sub(lambda found: known.get(found[1], "…"), text) for text in texts)
 
 

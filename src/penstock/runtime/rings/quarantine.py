@@ -33,6 +33,7 @@ from penstock.control.quarantine import (
     route,
 )
 from penstock.errors import EngineError
+from penstock.plan.codec import slot_from
 from penstock.runtime.dispatch import Dispatcher
 from penstock.runtime.registry import Registry
 from penstock.runtime.rings.kept import KeptBook
@@ -142,6 +143,8 @@ class Quarantine:
     def close(self, slot: int, error: str) -> None:
         """An expression of a query has no value for one of its tuples."""
         self.book.close(slot)
+        for role, column in slot_from(self._registry.spec(slot)).roles:
+            error = error.replace(role, column)
         self._registry.set_query_state(slot, "quarantined", error)
 
     def moved(self, ring: Dispatcher, slots: Collection[int]) -> None:
