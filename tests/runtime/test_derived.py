@@ -12,7 +12,7 @@ from tests.exchange.processes import NodeProcess
 
 from penstock import Engine
 from penstock.errors import PenstockError
-from penstock.testing import ScriptedStream
+from penstock.testing import ScriptedStream, quick_engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,6 +90,31 @@ def test_punctuation_and_lateness_travel_with_the_stream(
     assert derived.status.late == direct.status.late == 2
     assert derived.disorder["punctuation_us"] == direct.disorder["punctuation_us"] == 45_000_000
     assert derived.disorder["estimator"] == "upstream"
+
+
+def test_windows_over_a_stream_close_when_nothing_more_comes(spark: SparkSession) -> None:
+    """The last tuples bring the punctuation that closes windows, and no tuple comes after them."""
+    with quick_engine(spark) as engine:
+        fixed = {"estimator": "fixed", "slack": "0 seconds"}
+        source = ScriptedStream(engine, "S", COLUMNS, event_time="ts", **fixed)
+        engine.execute("CREATE STREAM E AS SELECT id, ts FROM S WHERE id > 0")
+        engine.register("SELECT count(*) AS n FROM E [RANGE 10 SECONDS]", name="counted")
+        for second in (1, 2, 15):
+            source.push(_tuples(second))
+        _until(lambda: _column(engine, "counted", "n") == [2])
+
+
+def test_windows_over_a_stream_close_in_the_end_though_it_went_on_without_tuples(
+    spark: SparkSession,
+) -> None:
+    """What the ring that derives it has reached lies beyond all windows of its reader."""
+    with quick_engine(spark, bounded=True) as engine:
+        source = ScriptedStream(engine, "S", COLUMNS, event_time="ts")
+        engine.execute("CREATE STREAM E AS SELECT id, ts FROM S WHERE id < 5")
+        engine.register("SELECT count(*) AS n FROM E [RANGE 10 SECONDS]", name="counted")
+        source.push(_tuples(1, 2, 100))
+        engine.finish(PATIENCE_S)
+        assert _column(engine, "counted", "n") == [2]
 
 
 def test_a_stream_flows_from_its_first_reader_on_and_starts_again_where_it_was(

@@ -160,10 +160,15 @@ def test_a_restarted_keeper_gives_the_same_answers(world: World) -> None:
     assert again.keeper.plan("r", 2) == 2
 
 
-def test_a_punctuation_that_came_with_tuples_goes_on_without_any(world: World) -> None:
-    """A selection from a derived stream that feeds another one."""
+@pytest.mark.parametrize(
+    ("kind", "feeds"), [("select", True), ("window", False), ("events", False)]
+)
+def test_a_punctuation_that_came_with_tuples_goes_on_without_any(
+    kind: str, feeds: bool, world: World
+) -> None:
+    """Of a derived stream: to one that a selection feeds, or to windows and events."""
     state = world.ring("r")
-    state.composition, state.feeds = replace(state.composition, kind="select"), True
+    state.composition, state.feeds = replace(state.composition, kind=kind), feeds
     state.disorder = Disorder(Rules("upstream"))
     world.source.there = ["a"]
     assert world.keeper.plan("r", 0) == 1

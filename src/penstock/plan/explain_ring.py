@@ -53,7 +53,7 @@ def _computed(query: BoundQuery, composition: Composition) -> str:
     if composition.any_columns and composition.kind == "select":
         return f"nothing: columns of {composition.stream} as they come, whichever a query selects"
     if composition.in_roles:
-        what = f"the usual aggregates of any columns of {composition.stream}, by any"
+        what = f"the usual aggregates of columns of {composition.stream}, whichever, by whichever"
         return f"{what}; {_most(composition)}{_having(composition)}"
     items = ", ".join(dict.fromkeys(render(item.expr) for item in query.items))
     if composition.any_columns:

@@ -210,8 +210,7 @@ class EpochKeeper:
     def _plan(self, state: RingEpochs, start: int) -> int:
         ring = state.ring
         assert state.planner is not None
-        # what came with tuples of a derived stream has to go on to those that this ring feeds
-        before_us = self.told_us(ring) if state.feeds else state.punctuation_us
+        before_us = self.told_us(ring) if state.tells else state.punctuation_us
         for sibling in state.siblings:  # all inputs of a micro-batch are to carry the same
             with sibling.guard:
                 self._next_punctuation(sibling, idle=False)

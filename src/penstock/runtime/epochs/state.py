@@ -91,6 +91,12 @@ class RingEpochs:
         return self.composition.kind != "select"
 
     @property
+    def tells(self) -> bool:
+        """Whether punctuation that came with tuples, of a derived stream, needs an epoch of its own
+        to go on: to windows or events of this ring, or to those that it feeds."""
+        return self.feeds or (self.closes and not self.siblings)
+
+    @property
     def punctuates(self) -> bool:
         """Whether punctuation means anything here."""
         return self.closes or self.feeds

@@ -27,6 +27,7 @@ from penstock.plan.specs import Composition, Partial
 
 FAILED = "__failed"  # the number of the first output without a value
 _VALUE = "v"
+_CLASS = re.compile(r"^(.*?\[[A-Z_.0-9]+\]).*$", re.DOTALL)  # of an error of Spark's
 _INTERNAL = re.compile(r"`?(__[akh]\d+)`?")
 
 
@@ -116,10 +117,13 @@ class Blame:
         return rows.filter(pc.is_null(numbers)), found
 
     def _error(self, number: int) -> str:
-        """The first failure is what stopped the ring; later ones of that output are like it."""
+        """The first failure is what stopped the ring; later ones of that output are of its class,
+        but its values are not theirs."""
+        found = self.known.get(number, "no value for a tuple")
         if self.cause is not None:
-            self.known[number], self.cause = self.cause, None
-        return f"{self.outputs[number]}: {self.known.get(number, 'no value for a tuple')}"
+            found, self.cause = self.cause, None
+            self.known[number] = _CLASS.sub(r"\1", found)
+        return f"{self.outputs[number]}: {found}"
 
 
 def _slots(rows: pa.Table) -> list[list[int]]:
