@@ -40,6 +40,9 @@ def guarded(work: Callable[[], int]) -> int:
         return exit_code(error)
 
 
+_FULL = ("disk is full", "No space left on device")  # as SQLite says it, and the system
+
+
 def exit_code(error: BaseException) -> int:
     wrong = isinstance(error, PenstockError) and not isinstance(error, EngineError | WorkspaceError)
     return WRONG if wrong else FAILED
@@ -50,6 +53,9 @@ def describe(error: BaseException) -> str:
     if isinstance(error, PenstockError):
         return f"error: {error}"
     text = next((line for line in str(error).splitlines() if line.strip()), "")
+    if any(sign in str(error) for sign in _FULL):
+        hint = "make room and start again with the same workspace: it goes on where it was"
+        return f"error: no room is left on the disk: {text}\n{hint}"
     named = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return f"error: {named}\nadd --debug to see where it comes from"
 

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.kernels.jit import Flags, Ints
-from penstock.kernels.partials import MOMENTS
 from penstock.kernels.selection import Matches, matches_of
 from penstock.kernels.windows import LatePairs, WindowRows, preaggregate
 from penstock.plan.aggregates import MOMENTS_TYPE
 from penstock.plan.result_columns import partials_shown
 from penstock.plan.specs import Composition, Partial, SlotSpec
-from penstock.schema import arrow_type, as_type
+from penstock.runtime.window_rows import nothing
+from penstock.schema import as_type
 
 _HALF = 32  # bits
 _LOW = 2**_HALF - 1
@@ -130,15 +130,14 @@ class PreAggregation:
         keys = dict(zip(shape.keys, rows.columns[2:], strict=False))
         for place, type_ in enumerate(composition.key_types):
             key = keys.get(place)
-            nothing = pa.nulls(rows.num_rows, arrow_type(type_))
-            columns[f"__k{place}"] = nothing if key is None else as_type(key, type_)
+            empty = key is None
+            columns[f"__k{place}"] = nothing(rows.num_rows, type_) if empty else as_type(key, type_)
         of = {p.name: folded[made] for made, kept in shape.folded.items() for p in kept}
         typed = zip(composition.partials, composition.partial_types, strict=True)
         for partial, type_ in typed:
             value = of.get(partial.name)
             if value is None:
-                own = MOMENTS if type_ == MOMENTS_TYPE else arrow_type(type_)
-                columns[partial.name] = pa.nulls(rows.num_rows, own)
+                columns[partial.name] = nothing(rows.num_rows, type_)
                 continue
             value = _half(value, partial)
             value = value if type_ == MOMENTS_TYPE else as_type(value, type_)

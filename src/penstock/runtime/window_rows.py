@@ -31,14 +31,17 @@ def window_row_types(composition: Composition, stream: Stream) -> dict[str, str]
     return found | {partial.name: type_ for partial, type_ in partials}
 
 
+def nothing(rows: int, type_: str) -> pa.Array:
+    """A column of NULLs."""
+    return pa.nulls(rows, MOMENTS if type_ == MOMENTS_TYPE else arrow_type(type_))
+
+
 def punctuation_row(
     composition: Composition, stream: Stream, punctuation_us: int
 ) -> pa.RecordBatch:
     """A row that is all punctuation, and nothing else; none before the first one."""
     rows = int(punctuation_us != NEVER_US)
-    columns = {
-        name: pa.nulls(rows, MOMENTS if type_ == MOMENTS_TYPE else arrow_type(type_))
-        for name, type_ in window_row_types(composition, stream).items()
-    }
+    types = window_row_types(composition, stream)
+    columns = {name: nothing(rows, type_) for name, type_ in types.items()}
     columns["__end"] = pa.array([punctuation_us + SHIFT_US][:rows], END)
     return pa.RecordBatch.from_pydict(columns)
